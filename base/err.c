@@ -1,0 +1,83 @@
+#include "base/err.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MESSAGE_MAX = 4096, HINT_MAX = 1024 };
+
+static _Thread_local char message[MESSAGE_MAX];
+static _Thread_local char hint[HINT_MAX];
+
+int sp_err(int code, const char *fmt, ...)
+{
+    va_list args;
+
+    va_start(args, fmt);
+    (void)vsnprintf(message, sizeof message, fmt, args);
+    va_end(args);
+    hint[0] = '\0';
+    return code;
+}
+
+int sp_err_sys(int code, const char *fmt, ...)
+{
+    const char *reason = strerror(errno);
+    va_list args;
+    size_t used;
+
+    va_start(args, fmt);
+    (void)vsnprintf(message, sizeof message, fmt, args);
+    va_end(args);
+    used = strlen(message);
+    (void)snprintf(message + used, sizeof message - used, ": %s", reason);
+    hint[0] = '\0';
+    return code;
+}
+
+int sp_err_wrap(int code, const char *fmt, ...)
+{
+    char cause[MESSAGE_MAX];
+    va_list args;
+    size_t used;
+
+    memcpy(cause, message, sizeof cause);
+    va_start(args, fmt);
+    (void)vsnprintf(message, sizeof message, fmt, args);
+    va_end(args);
+    used = strlen(message);
+    (void)snprintf(message + used, sizeof message - used, ": %s", cause);
+    return code;
+}
+
+int sp_err_hint(int code, const char *fmt, ...)
+{
+    va_list args;
+
+    va_start(args, fmt);
+    (void)vsnprintf(hint, sizeof hint, fmt, args);
+    va_end(args);
+    return code;
+}
+
+const char *sp_err_message(void)
+{
+    return message;
+}
+
+const char *sp_err_hint_text(void)
+{
+    return hint;
+}
+
+void sp_err_clear(void)
+{
+    message[0] = '\0';
+    hint[0] = '\0';
+}
+
+int sp_exit_status(int code)
+{
+    return code < 0 ? -code : 0;
+}

@@ -1,0 +1,50 @@
+/*
+ * Carry out a plan: patch an install or take the patch back, as one transaction.
+ *
+ * apply patches every pristine file, upgrades every applied-old one and installs the distribution
+ * sgl-pcie-runtime; revert reverses the patches and removes everything of ours. Both remove the bytecode of the
+ * files that they touch. Both refuse (SP_ECANNOT) while a process runs that has this SGLang loaded, unless
+ * told otherwise, and on a tree that cannot be written; both do nothing where nothing is to do.
+ */
+#ifndef SP_PATCHER_APPLY_H
+#define SP_PATCHER_APPLY_H
+
+#include "patcher/plan.h"
+
+struct sp_change {
+    const char *path;         /* relative to the install's root; owned by the result */
+    const char *action;       /* "patch", "upgrade", "revert", "create", "remove" */
+    const char *set;          /* or NULL for files of the runtime */
+    struct sp_oid from, to;   /* hex "" for none */
+    struct sp_buf diff;       /* unified diff of a patched file, when asked for */
+};
+
+struct sp_changes {
+    struct sp_change *item;
+    size_t count;
+    size_t broken_links; /* hard links that the write broke on purpose */
+    size_t bytecode;     /* .pyc files removed */
+};
+
+struct sp_apply_options {
+    bool dry_run;
+    bool diff;          /* fill in sp_change.diff */
+    bool while_running;
+    const char *const *sets; /* NULL-terminated, or NULL for all of this layout */
+};
+
+/* *plan: the state before (for the caller to free), also on SP_ENOPATCH and SP_EDRIFT. *changes: what was (or, with
+ * dry_run, would be) done; count 0 when nothing was to do. Either may be NULL on error. */
+int sp_apply(struct sp_plan **plan, struct sp_changes **changes, const struct sp_install *install,
+             const struct sp_patchsets *sets, const struct sp_apply_options *options);
+int sp_revert(struct sp_plan **plan, struct sp_changes **changes, const struct sp_install *install,
+              const struct sp_patchsets *sets, const struct sp_apply_options *options);
+void sp_changes_free(struct sp_changes *changes);
+
+/* Recover both directories of an install. outcome as sp_txn_recover(); bytecode of the touched files is removed. */
+int sp_recover(const char **outcome, const struct sp_install *install);
+
+/* SP_EINTERRUPTED, with the command to run, when a journal is pending in this install. */
+int sp_pending_check(const struct sp_install *install);
+
+#endif

@@ -1,0 +1,27 @@
+/*
+ * The flag SGLANG_FORCE_CUSTOM_AR_PCIE as this environment has it.
+ *
+ * The variable wins when it is set; else what `enable` wrote to <site>/.sgl-pcie/flag.json
+ * ({"schema": "sgl-pcie-flag/1", "value": "1"}); else unset. python/sgl_pcie/flag.py reads the same file by the
+ * same rules: a file that is not a regular file, is not owned by root or the reader, is larger than 4 KiB or
+ * does not parse counts as absent.
+ */
+#ifndef SP_PATCHER_FLAG_H
+#define SP_PATCHER_FLAG_H
+
+#include "base/file.h"
+
+#define SP_FLAG_ENV "SGLANG_FORCE_CUSTOM_AR_PCIE"
+
+struct sp_flag {
+    char value[16];     /* "" when unset */
+    const char *source; /* "environment", "install" or "unset" */
+};
+
+/* site_fd: directory descriptor of the install's site. */
+int sp_flag_read(struct sp_flag *out, int site_fd);
+
+/* Parse the file's bytes: SP_OK and value, or SP_EFAIL. */
+int sp_flag_parse(struct sp_flag *out, const char *json, size_t len);
+
+#endif
