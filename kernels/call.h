@@ -1,0 +1,125 @@
+/*
+ * call.h: what one kernel launch knows, and the geometry of the memory it works on. Free of CUDA; used by the host
+ * side, by the device code and by the emulator.
+ *
+ * Vocabulary. A message is cut into `lanes`; lane = block. Every lane of every algorithm has its own slots, its own
+ * epoch and its own bookkeeping, and never looks at another lane: what is shown for one lane holds for the kernel, and
+ * the number of lanes may change from call to call. All lengths inside a lane are counted in par_vec (16 bytes).
+ *
+ * Each rank owns one `box` per algorithm: memory that several ranks see.
+ *   host   box in host memory; written by its owner (outbox), read by all
+ *   push   box in the owner's GPU; written by the peers (inbox, an area per sender), read by the owner
+ *   pull   box in the owner's GPU; written by its owner (outbox), read by the peers
+ * Inside a box: lane, then slot, then (push only) sender, then the scatter area and, behind it, the gather area.
+ */
+#ifndef PAR_CALL_H
+#define PAR_CALL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "pcie_allreduce.h"
+#include "primitives.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+    PAR_LANES = 64,      /* most lanes of a call */
+    PAR_SLOTS = 4,       /* slots of a sentinel lane; see protocol.h for why four */
+    PAR_FLAG_WORDS = 32, /* a flag has 128 bytes to itself */
+    PAR_MAX_WORKERS = 512
+};
+
+#define PAR_EMPTY 0xffffffffu /* the sentinel: a word that has not arrived */
+
+/* A lane's bookkeeping in the rank's own memory, one per algorithm and lane. Starts as zero. */
+typedef struct {
+    uint32_t epoch;             /* sentinel: calls so far; chunked: steps so far */
+    uint32_t extent[PAR_SLOTS]; /* sentinel: vecs of the message part that last used the slot */
+    uint32_t dead;              /* this lane has failed or seen an abort: leave at once */
+    uint32_t spare[2];
+} par_lane;
+
+/* What a waiting thread leaves in host memory; words, in this order. */
+enum {
+    PAR_NOTE_STATE, /* 0 empty, 1 filled (written last) */
+    PAR_NOTE_ERROR, /* -PAR_ERR_ */
+    PAR_NOTE_PEER,
+    PAR_NOTE_ALGORITHM,
+    PAR_NOTE_PHASE,
+    PAR_NOTE_LANE,
+    PAR_NOTE_EPOCH,
+    PAR_NOTE_EXPECTED,
+    PAR_NOTE_SEEN,
+    PAR_NOTE_WAITED_MS,
+    PAR_NOTE_WORDS = 16
+};
+
+/* Arguments of a kernel for one rank. Pointers are valid where the kernel runs. */
+typedef struct {
+    const void *in;
+    void *out;
+    uint64_t bytes;                /* of the message */
+    uint32_t *box[PAR_MAX_WORLD];  /* rank p's box of this algorithm */
+    uint32_t *flag[PAR_MAX_WORLD]; /* rank p's flags of this algorithm (chunked): [lane][rank] of PAR_FLAG_WORDS */
+    par_lane *lane;                /* own bookkeeping of this algorithm */
+    uint32_t *busy;                /* own memory, one word per lane, shared by all algorithms */
+    uint32_t *claim;               /* own memory: [0] failure note taken, [1] late note taken */
+    uint32_t *abort_word;          /* host memory, seen by all ranks: [rank] set by that rank; 32-byte aligned */
+    uint32_t *failed;              /* host memory: own note of the failure */
+    uint32_t *late;                /* host memory: own note of a wait that is long but not over */
+    uint64_t timeout_ns;
+    uint64_t late_ns;
+    uint64_t delay_ns;             /* tests: wait before sending */
+    uint64_t jitter_ns;            /* tests: likewise, pseudo-random below this */
+    uint32_t rank, world;
+    uint32_t transport;            /* par_transport: which box a word goes to and comes from */
+    uint32_t algorithm;            /* par_algorithm, for the notes */
+    uint32_t trap;                 /* engine mode */
+    uint32_t vector_in, vector_out;/* in, out are 16-byte aligned */
+    uint32_t lanes;                /* blocks of this rank */
+    uint32_t workers;              /* threads 0..workers-1 move data, thread `workers` keeps house, others idle */
+    uint32_t tile;                 /* chunked: vecs per step */
+    uint32_t lane_words, slot_words, sender_words, gather_words; /* strides and offset in a box, in 32-bit words */
+} par_call;
+
+/* Geometry of one algorithm's boxes, flags and bookkeeping for one rank. */
+typedef struct {
+    uint32_t lanes;       /* lanes it has room for */
+    uint32_t lane_vecs;   /* sentinel: most vecs of one lane; chunked: most vecs of one tile */
+    uint32_t lane_words, slot_words, sender_words, gather_words;
+    uint64_t box_bytes;   /* multiple of 128 */
+    uint64_t flag_bytes;  /* 0 for the sentinel algorithms */
+    uint64_t max_bytes;   /* largest message; UINT64_MAX: no limit */
+} par_geometry;
+
+/* How a call is cut. A pure function of its arguments, so all ranks agree. */
+typedef struct {
+    int algorithm; /* may differ from what was asked: a two-shot of fewer vecs than ranks becomes a one-shot */
+    uint32_t lanes, workers, tile;
+} par_plan;
+
+/* Which family an algorithm belongs to. */
+int par_is_chunked(int algorithm);
+int par_is_two_shot(int algorithm);
+
+/* Geometry for an algorithm and world size; lanes <= PAR_LANES, sentinel_bytes and tile_bytes as configured (0: the
+ * library's). Small values make small boxes, for the emulator. */
+void par_geometry_init(par_geometry *out, int algorithm, int world, uint32_t lanes, uint64_t sentinel_bytes,
+                       uint32_t tile_bytes);
+
+/* Cut a message of `bytes`; 0 in lanes, workers, tile_bytes: by the rule. The result fits the geometries (indexed by
+ * algorithm). Returns PAR_ERR_UNSUPPORTED if the message is too large. */
+int par_plan_init(par_plan *out, const par_geometry *geometry, int algorithm, int world, uint64_t bytes,
+                  uint32_t lanes, uint32_t workers, uint32_t tile_bytes);
+
+/* Fill what follows from geometry and plan (strides, lanes, workers, tile, transport, algorithm); pointers, rank, world,
+ * message and limits are the caller's. */
+void par_call_plan(par_call *call, const par_geometry *geometry, const par_plan *plan);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
