@@ -1,0 +1,291 @@
+#include "base/proc.h"
+
+#include "base/err.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+/* How often to look whether the child has ended while something else holds its pipes open. */
+enum { SLICE_MS = 20 };
+
+struct stream {
+    int fd; /* -1: closed */
+    struct sp_buf *buf;
+    size_t max;
+    bool *cut;
+};
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static void close_fd(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+/* ---- the child's side: only async-signal-safe calls, errors go through the pipe ---- */
+
+static void move_fd(int from, int to)
+{
+    if (dup2(from, to) < 0)
+        _exit(127);
+}
+
+static void run_child(const char *const *argv, const struct sp_proc_options *options, pid_t parent, int out, int err, int failure)
+{
+    int null = open("/dev/null", O_RDONLY);
+    sigset_t none;
+    int why;
+
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
+        _exit(127);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    signal(SIGPIPE, SIG_DFL);
+    move_fd(null, STDIN_FILENO);
+    move_fd(out, STDOUT_FILENO);
+    move_fd(err, STDERR_FILENO);
+    if (options->dir && chdir(options->dir) < 0)
+        goto fail;
+    if (options->env)
+        execvpe(argv[0], (char *const *)(uintptr_t)argv, (char *const *)(uintptr_t)options->env);
+    else
+        execvp(argv[0], (char *const *)(uintptr_t)argv);
+fail:
+    why = errno;
+    if (write(failure, &why, sizeof why) != sizeof why)
+        _exit(126);
+    _exit(127);
+}
+
+/* ---- our side ---- */
+
+/* Pipes above 2, so that the child's dup2() never overwrites an end that it still needs. */
+static int make_pipe(int ends[2])
+{
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return -1;
+    for (int i = 0; i < 2; i++) {
+        if (ends[i] <= STDERR_FILENO) {
+            int moved = fcntl(ends[i], F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+
+            if (moved < 0)
+                return -1;
+            close(ends[i]);
+            ends[i] = moved;
+        }
+    }
+    return 0;
+}
+
+static int read_failure(int fd)
+{
+    int why = 0;
+    ssize_t got;
+
+    do
+        got = read(fd, &why, sizeof why);
+    while (got < 0 && errno == EINTR);
+    return got == (ssize_t)sizeof why ? why : 0;
+}
+
+/* Fork and wait until exec has succeeded or failed. */
+static int start(pid_t *child, int *out, int *err, const char *const *argv, const struct sp_proc_options *options)
+{
+    int pipes[3][2] = {{-1, -1}, {-1, -1}, {-1, -1}};
+    pid_t parent = getpid();
+    int rc = SP_OK, why;
+
+    *child = -1;
+    for (int i = 0; i < 3; i++)
+        if (make_pipe(pipes[i]) < 0) {
+            rc = sp_err_sys(SP_ECANNOT, "cannot run '%s'", argv[0]);
+            goto out;
+        }
+    *child = fork();
+    if (*child < 0) {
+        rc = sp_err_sys(SP_ECANNOT, "cannot run '%s'", argv[0]);
+        goto out;
+    }
+    if (*child == 0)
+        run_child(argv, options, parent, pipes[0][1], pipes[1][1], pipes[2][1]);
+    setpgid(*child, *child); /* both sides, whichever is first: a kill of the group must not miss */
+    close_fd(&pipes[2][1]);
+    why = read_failure(pipes[2][0]);
+    if (why) {
+        waitpid(*child, NULL, 0);
+        errno = why;
+        rc = sp_err_sys(SP_ECANNOT, "cannot run '%s'", argv[0]);
+        goto out;
+    }
+    *out = pipes[0][0];
+    *err = pipes[1][0];
+    pipes[0][0] = pipes[1][0] = -1;
+out:
+    for (int i = 0; i < 3; i++) {
+        close_fd(&pipes[i][0]);
+        close_fd(&pipes[i][1]);
+    }
+    return rc;
+}
+
+static int drain(struct stream *stream)
+{
+    char chunk[16384];
+    ssize_t got = read(stream->fd, chunk, sizeof chunk);
+    size_t keep;
+
+    if (got < 0 && (errno == EINTR || errno == EAGAIN))
+        return SP_OK;
+    if (got <= 0) {
+        close_fd(&stream->fd);
+        return SP_OK;
+    }
+    keep = stream->max - stream->buf->len;
+    if ((size_t)got > keep)
+        *stream->cut = true;
+    else
+        keep = (size_t)got;
+    return keep ? sp_buf_append(stream->buf, chunk, keep) : SP_OK;
+}
+
+/* True when it has ended; it stays a zombie, so that its process group cannot be anybody else's. */
+static bool has_ended(pid_t child)
+{
+    siginfo_t info = {0};
+
+    return waitid(P_PID, (id_t)child, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == child;
+}
+
+static int poll_streams(struct stream streams[2], int timeout)
+{
+    struct pollfd fds[2] = {{.fd = streams[0].fd, .events = POLLIN}, {.fd = streams[1].fd, .events = POLLIN}};
+    int ready = poll(fds, 2, timeout), rc = SP_OK;
+
+    if (ready <= 0)
+        return ready < 0 && errno != EINTR ? sp_err_sys(SP_ECANNOT, "cannot read from a child") : 0;
+    for (int i = 0; i < 2 && rc >= 0; i++)
+        if (fds[i].revents)
+            rc = drain(&streams[i]);
+    return rc < 0 ? rc : 1;
+}
+
+/* Until both pipes are closed, or the child has ended and nothing more is in them, or time is up. */
+static int collect(bool *timed_out, struct stream streams[2], pid_t child, double seconds)
+{
+    int64_t deadline = seconds > 0 ? now_ms() + (int64_t)(seconds * 1000) : INT64_MAX;
+    bool ended = false;
+
+    for (;;) {
+        int64_t left = deadline - now_ms();
+        int got = poll_streams(streams, ended ? 0 : left < SLICE_MS ? (left > 0 ? (int)left : 0) : SLICE_MS);
+
+        if (got < 0)
+            return got;
+        if (got == 0 && ended)
+            return SP_OK;
+        ended = ended || has_ended(child);
+        if (streams[0].fd < 0 && streams[1].fd < 0 && ended)
+            return SP_OK;
+        if (!ended && left <= 0) {
+            *timed_out = true;
+            return SP_OK;
+        }
+    }
+}
+
+static void reap(struct sp_proc_result *result, pid_t child)
+{
+    int status;
+
+    kill(-child, SIGKILL);
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+        ;
+    result->status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    result->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
+
+int sp_proc_run(struct sp_proc_result *result, const char *const *argv, const struct sp_proc_options *options)
+{
+    struct stream streams[2] = {
+        {.fd = -1, .buf = &result->out, .max = options->output_max, .cut = &result->out_cut},
+        {.fd = -1, .buf = &result->err, .max = options->output_max, .cut = &result->err_cut},
+    };
+    pid_t child;
+    int rc;
+
+    memset(result, 0, sizeof *result);
+    rc = sp_buf_set(&result->out, "", 0);
+    if (rc >= 0)
+        rc = sp_buf_set(&result->err, "", 0);
+    if (rc >= 0)
+        rc = start(&child, &streams[0].fd, &streams[1].fd, argv, options);
+    if (rc < 0) {
+        sp_proc_free(result);
+        return rc;
+    }
+    rc = collect(&result->timed_out, streams, child, options->seconds);
+    reap(result, child);
+    close_fd(&streams[0].fd);
+    close_fd(&streams[1].fd);
+    if (rc < 0)
+        sp_proc_free(result);
+    return rc;
+}
+
+/* The last line that is not empty: where Python and most tools say what is wrong. */
+static const char *last_line(char *text)
+{
+    size_t len = strlen(text);
+    char *line;
+
+    while (len && (text[len - 1] == '\n' || text[len - 1] == '\r' || text[len - 1] == ' '))
+        text[--len] = '\0';
+    line = strrchr(text, '\n');
+    return line ? line + 1 : text;
+}
+
+int sp_proc_run_ok(struct sp_proc_result *result, const char *const *argv, const struct sp_proc_options *options)
+{
+    int rc = sp_proc_run(result, argv, options);
+    struct sp_buf copy = SP_BUF_INIT;
+
+    if (rc < 0 || (result->status == 0 && !result->timed_out))
+        return rc;
+    if (result->timed_out)
+        return sp_err(SP_EHANG, "'%s' did not end within %g seconds", argv[0], options->seconds);
+    rc = sp_buf_set(&copy, result->err.data, result->err.len);
+    if (rc < 0)
+        return rc;
+    if (result->signal)
+        rc = sp_err(SP_ECANNOT, "'%s' was ended by signal %d (%s)", argv[0], result->signal, strsignal(result->signal));
+    else
+        rc = sp_err(SP_ECANNOT, "'%s' failed with exit status %d%s%s", argv[0], result->status,
+                    copy.data[0] ? ": " : "", last_line(copy.data));
+    sp_buf_free(&copy);
+    return rc;
+}
+
+void sp_proc_free(struct sp_proc_result *result)
+{
+    sp_buf_free(&result->out);
+    sp_buf_free(&result->err);
+}
