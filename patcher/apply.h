@@ -41,7 +41,7 @@ int sp_revert(struct sp_plan **plan, struct sp_changes **changes, const struct s
               const struct sp_patchsets *sets, const struct sp_apply_options *options);
 void sp_changes_free(struct sp_changes *changes);
 
-/* Recover both directories of an install. outcome as sp_txn_recover(); bytecode of the touched files is removed. */
+/* Recover both directories of an install; outcome as sp_txn_recover(). */
 int sp_recover(const char **outcome, const struct sp_install *install);
 
 /* SP_EINTERRUPTED, with the command to run, when a journal is pending in this install. */

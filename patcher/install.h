@@ -43,4 +43,7 @@ void sp_install_free(struct sp_install *install);
 /* "wheel", "editable" or "source". */
 const char *sp_layout_name(enum sp_layout layout);
 
+/* The option that names this install again: "--python", "--source" or "--site"; its value is python, else root. */
+const char *sp_install_option(const struct sp_install *install);
+
 #endif

@@ -1,0 +1,43 @@
+#include "patcher/datadir.h"
+#include "base/err.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* "/usr/bin/sgl-pcie" -> "/usr" */
+static int prefix_of_executable(char prefix[PATH_MAX])
+{
+    ssize_t len = readlink("/proc/self/exe", prefix, PATH_MAX - 1);
+
+    if (len < 0)
+        return sp_err_sys(SP_ECANNOT, "cannot tell where this program is (/proc/self/exe)");
+    prefix[len] = '\0';
+    for (int up = 0; up < 2; up++) {
+        char *slash = strrchr(prefix, '/');
+
+        if (slash != NULL)
+            *slash = '\0';
+    }
+    return 0;
+}
+
+int sp_datadir(char **out, const char *name)
+{
+    const char *from_user = getenv("SGL_PCIE_DATA");
+    char prefix[PATH_MAX];
+    int len, rc;
+
+    *out = NULL;
+    if (from_user != NULL && *from_user != '\0') {
+        len = asprintf(out, "%s%s%s", from_user, name ? "/" : "", name ? name : "");
+    } else {
+        rc = prefix_of_executable(prefix);
+        if (rc < 0)
+            return rc;
+        len = asprintf(out, "%s/share/sgl-pcie%s%s", prefix, name ? "/" : "", name ? name : "");
+    }
+    return len < 0 ? sp_err(SP_ECANNOT, "out of memory") : 0;
+}

@@ -1,0 +1,321 @@
+#include "patcher/plan.h"
+#include "base/err.h"
+#include "patcher/runtime.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SOURCE_MAX = 8 << 20 };
+
+const char *sp_state_name(enum sp_state state)
+{
+    static const char *const names[] = {"pristine", "applied", "applied-old", "drifted", "missing", "unknown"};
+
+    return names[state];
+}
+
+static int same(const struct sp_oid *a, const struct sp_oid *b)
+{
+    return strcmp(a->hex, b->hex) == 0;
+}
+
+/* Which patch of this text gives these bytes: NULL for none. */
+static const struct sp_patch *patch_giving(const struct sp_text *text, const struct sp_oid *oid)
+{
+    const struct sp_patch *found = same(&text->patch.post, oid) ? &text->patch : NULL;
+
+    for (size_t i = 0; i < text->old_count && found == NULL; i++)
+        if (same(&text->old[i].post, oid))
+            found = &text->old[i];
+    return found;
+}
+
+/* The text that a file is or was made from, by its bytes alone. */
+static const struct sp_text *identify(const struct sp_patchset *set, const char *path, const struct sp_oid *oid)
+{
+    const struct sp_text *found = NULL;
+
+    for (size_t i = 0; i < set->text_count && found == NULL; i++) {
+        const struct sp_text *text = &set->texts[i];
+
+        if (strcmp(text->path, path) == 0 && (same(&text->pre, oid) || patch_giving(text, oid) != NULL))
+            found = text;
+    }
+    return found;
+}
+
+static const struct sp_text *text_of(const struct sp_patchset *set, const struct sp_release_file *file)
+{
+    const struct sp_text *found = NULL;
+
+    for (size_t i = 0; i < set->text_count && found == NULL; i++)
+        if (strcmp(set->texts[i].path, file->path) == 0 && same(&set->texts[i].pre, &file->pre))
+            found = &set->texts[i];
+    return found;
+}
+
+static struct sp_plan_file *file_at(struct sp_plan *plan, const struct sp_patchset *set, const char *path)
+{
+    struct sp_plan_file *found = NULL;
+
+    for (size_t i = 0; i < plan->file_count && found == NULL; i++)
+        if (plan->files[i].set == set && strcmp(plan->files[i].path, path) == 0)
+            found = &plan->files[i];
+    return found;
+}
+
+static int read_file(struct sp_plan *plan, const struct sp_patchset *set, const char *path, int root_fd)
+{
+    struct sp_plan_file *file = &plan->files[plan->file_count];
+    int rc;
+
+    *file = (struct sp_plan_file){.set = set, .path = path, .state = SP_UNKNOWN};
+    plan->file_count++;
+    rc = sp_read_beneath(&file->bytes, NULL, root_fd, path, SOURCE_MAX);
+    if (rc == 0)
+        rc = sp_blob_id(&file->oid, file->bytes.data, file->bytes.len);
+    else if (rc == 1)
+        file->state = SP_MISSING;
+    return rc < 0 ? rc : 0;
+}
+
+/* Every path that any release of the set has, once. */
+static int read_files(struct sp_plan *plan, const struct sp_patchset *set, int root_fd)
+{
+    int rc = 0;
+
+    for (size_t i = 0; i < set->release_count && rc == 0; i++)
+        for (size_t j = 0; j < set->releases[i].file_count && rc == 0; j++)
+            if (file_at(plan, set, set->releases[i].files[j].path) == NULL)
+                rc = read_file(plan, set, set->releases[i].files[j].path, root_fd);
+    return rc;
+}
+
+static int matches(struct sp_plan *plan, const struct sp_patchset *set, const struct sp_release_file *wanted)
+{
+    const struct sp_plan_file *file = file_at(plan, set, wanted->path);
+    const struct sp_text *text = text_of(set, wanted);
+
+    return file->state != SP_MISSING &&
+           (same(&file->oid, &wanted->pre) || (text != NULL && patch_giving(text, &file->oid) != NULL));
+}
+
+/* The release whose every file is here, in any of its states. Several can be: then the one that the version names,
+ * else the newest. */
+static const struct sp_release *match_release(struct sp_plan *plan, const struct sp_patchset *set,
+                                              const char *version)
+{
+    const struct sp_release *found = NULL;
+
+    for (size_t i = set->release_count; i-- > 0;) {
+        const struct sp_release *release = &set->releases[i];
+        int all = 1;
+
+        for (size_t j = 0; j < release->file_count && all; j++)
+            all = matches(plan, set, &release->files[j]);
+        if (all && (found == NULL || (version != NULL && strcmp(release->version, version) == 0)))
+            found = release;
+    }
+    return found;
+}
+
+static const struct sp_release *named_release(const struct sp_patchset *set, const char *version)
+{
+    const struct sp_release *found = NULL;
+
+    for (size_t i = 0; i < set->release_count && found == NULL && version != NULL; i++)
+        if (strcmp(set->releases[i].version, version) == 0)
+            found = &set->releases[i];
+    return found;
+}
+
+static void judge_file(struct sp_plan_file *file, const struct sp_release_file *wanted)
+{
+    file->text = text_of(file->set, wanted);
+    file->expected = wanted->pre;
+    file->now = file->text && file->state != SP_MISSING ? patch_giving(file->text, &file->oid) : NULL;
+    if (file->state == SP_MISSING)
+        return;
+    if (same(&file->oid, &wanted->pre))
+        file->state = SP_PRISTINE;
+    else if (file->now == NULL)
+        file->state = SP_DRIFTED;
+    else
+        file->state = file->now == &file->text->patch ? SP_APPLIED : SP_APPLIED_OLD;
+}
+
+/* Drop the files that do not belong to the release; the others keep their order. */
+static void keep_release_files(struct sp_plan *plan, size_t first, const struct sp_release *release)
+{
+    size_t kept = first;
+
+    for (size_t i = first; i < plan->file_count; i++) {
+        const struct sp_release_file *wanted = NULL;
+
+        for (size_t j = 0; j < release->file_count && wanted == NULL; j++)
+            if (strcmp(release->files[j].path, plan->files[i].path) == 0)
+                wanted = &release->files[j];
+        if (wanted == NULL) {
+            sp_buf_free(&plan->files[i].bytes);
+            continue;
+        }
+        judge_file(&plan->files[i], wanted);
+        plan->files[kept++] = plan->files[i];
+    }
+    plan->file_count = kept;
+}
+
+/* No release to compare with: a file that we know by itself is told apart from one that we do not. */
+static void judge_unknown(struct sp_plan *plan, size_t first)
+{
+    size_t kept = first;
+
+    for (size_t i = first; i < plan->file_count; i++) {
+        struct sp_plan_file *file = &plan->files[i];
+
+        if (file->state == SP_MISSING) {
+            sp_buf_free(&file->bytes);
+            continue;
+        }
+        file->text = identify(file->set, file->path, &file->oid);
+        if (file->text != NULL)
+            file->expected = file->text->pre;
+        plan->files[kept++] = *file;
+    }
+    plan->file_count = kept;
+}
+
+static int plan_set(struct sp_plan *plan, const struct sp_patchset *set, const struct sp_install *install)
+{
+    const size_t first = plan->file_count;
+    const struct sp_release *expected;
+    int rc = read_files(plan, set, install->root_fd);
+
+    if (rc < 0)
+        return rc;
+    plan->set[plan->set_count] = set;
+    plan->release[plan->set_count] = match_release(plan, set, install->sglang);
+    expected = plan->release[plan->set_count] ? plan->release[plan->set_count] : named_release(set, install->sglang);
+    plan->set_count++;
+    if (expected != NULL)
+        keep_release_files(plan, first, expected);
+    else
+        judge_unknown(plan, first);
+    return 0;
+}
+
+static size_t count_paths(const struct sp_patchsets *sets)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < sets->count; i++)
+        for (size_t j = 0; j < sets->sets[i].release_count; j++)
+            count += sets->sets[i].releases[j].file_count;
+    return count;
+}
+
+static int allocate(struct sp_plan **out, const struct sp_patchsets *sets)
+{
+    struct sp_plan *plan = calloc(1, sizeof *plan);
+
+    if (plan != NULL) {
+        plan->release = calloc(sets->count, sizeof *plan->release);
+        plan->set = calloc(sets->count, sizeof *plan->set);
+        plan->files = calloc(count_paths(sets), sizeof *plan->files);
+    }
+    *out = plan;
+    if (plan == NULL || plan->release == NULL || plan->set == NULL || plan->files == NULL)
+        return sp_err(SP_ECANNOT, "out of memory");
+    return 0;
+}
+
+static int wanted(const char *const *names, const char *name)
+{
+    int found = names == NULL;
+
+    for (size_t i = 0; names != NULL && names[i] != NULL && !found; i++)
+        found = strcmp(names[i], name) == 0;
+    return found;
+}
+
+static int check_names(const char *const *names, const struct sp_patchsets *sets)
+{
+    int rc = 0;
+
+    for (size_t i = 0; names != NULL && names[i] != NULL && rc == 0; i++)
+        if (sp_patchset_find(sets, names[i]) == NULL) {
+            sp_err(SP_EUSAGE, "no patch set is called '%s'", names[i]);
+            rc = sp_err_hint(SP_EUSAGE, "sgl-pcie list");
+        }
+    return rc;
+}
+
+int sp_plan_make(struct sp_plan **out, const struct sp_install *install, const struct sp_patchsets *sets,
+                 const char *const *names)
+{
+    int rc = check_names(names, sets);
+
+    *out = NULL;
+    if (rc == 0)
+        rc = allocate(out, sets);
+    for (size_t i = 0; i < sets->count && rc == 0; i++)
+        if (wanted(names, sets->sets[i].name))
+            rc = plan_set(*out, &sets->sets[i], install);
+    if (rc == 0)
+        rc = sp_runtime_state(&(*out)->runtime, install);
+    if (rc < 0) {
+        sp_plan_free(*out);
+        *out = NULL;
+    }
+    return rc;
+}
+
+void sp_plan_free(struct sp_plan *plan)
+{
+    if (plan == NULL)
+        return;
+    for (size_t i = 0; i < plan->file_count; i++)
+        sp_buf_free(&plan->files[i].bytes);
+    free(plan->files);
+    free(plan->release);
+    free(plan->set);
+    free(plan);
+}
+
+static int check_set(const struct sp_plan *plan, size_t index, const struct sp_install *install)
+{
+    const struct sp_patchset *set = plan->set[index];
+    const struct sp_release *release = plan->release[index];
+    const char *version = install->sglang ? install->sglang : "of unknown version";
+    const char *bad_path = NULL;
+    size_t bad = 0;
+
+    if (release != NULL && release->refuse != NULL)
+        return sp_err(SP_ENOPATCH, "sglang %s in '%s' is not patched: %s", release->version, install->root,
+                      release->refuse);
+    for (size_t i = 0; i < plan->file_count; i++)
+        if (plan->files[i].set == set && plan->files[i].state > SP_APPLIED_OLD) {
+            bad_path = plan->files[i].path;
+            bad++;
+        }
+    if (release != NULL)
+        return 0;
+    if (named_release(set, install->sglang) == NULL) {
+        sp_err(SP_ENOPATCH, "no patch for sglang %s in '%s': no release that we know has these files", version,
+               install->root);
+        return sp_err_hint(SP_ENOPATCH, "sgl-pcie list, for the releases that are known");
+    }
+    sp_err(SP_EDRIFT, "%zu file%s of sglang %s in '%s' differ%s from the release, the last is '%s'", bad,
+           bad == 1 ? "" : "s", version, install->root, bad == 1 ? "s" : "", bad_path ? bad_path : "(none)");
+    return sp_err_hint(SP_EDRIFT, "pip install --force-reinstall --no-deps sglang==%s, then again", version);
+}
+
+int sp_plan_check(const struct sp_plan *plan, const struct sp_install *install)
+{
+    int rc = 0;
+
+    for (size_t i = 0; i < plan->set_count && rc == 0; i++)
+        rc = check_set(plan, i, install);
+    return rc;
+}

@@ -1,0 +1,46 @@
+/*
+ * The distribution sgl-pcie-runtime: everything that we add to an install.
+ *
+ *     <site>/sgl_pcie/                               what the hunks call, and later libpar.so and its module
+ *     <site>/.sgl-pcie/                              install.json (what was patched), flag.json (what enable wrote)
+ *     <site>/sgl_pcie_runtime-<version>.dist-info/   METADATA, WHEEL, INSTALLER, RECORD
+ *
+ * RECORD lists every file, so that `pip uninstall sgl-pcie-runtime` removes it all and leaves a patched SGLang that
+ * behaves as stock. Format: the Python packaging specification "Recording installed projects".
+ */
+#ifndef SP_PATCHER_RUNTIME_H
+#define SP_PATCHER_RUNTIME_H
+
+#include "base/txn.h"
+#include "patcher/plan.h"
+
+struct sp_runtime_file {
+    char *path; /* relative to the site */
+    struct sp_buf bytes;
+};
+
+struct sp_runtime {
+    struct sp_runtime_file *file; /* sorted by path */
+    size_t count;
+};
+#define SP_RUNTIME_INIT {NULL, 0}
+
+/* The files as they should be once this plan is applied. What `build` added beside them stays listed in RECORD. */
+int sp_runtime_wanted(struct sp_runtime *out, const struct sp_install *install, const struct sp_plan *plan);
+
+/* Every file of ours that is there, whoever put it there; bytecode and a pending journal are left out. */
+int sp_runtime_present(struct sp_runtime *out, const struct sp_install *install);
+void sp_runtime_free(struct sp_runtime *runtime);
+const struct sp_runtime_file *sp_runtime_find(const struct sp_runtime *runtime, const char *path);
+
+/* Does `apply` own this file, so that it removes it when it is no longer wanted? (Built files belong to `build`,
+ * the flag to `enable`.) */
+int sp_runtime_is_source(const char *path);
+
+/* Absent, present, or present with other bytes than this program's. */
+int sp_runtime_state(enum sp_runtime_state *out, const struct sp_install *install);
+
+/* Remove the bytecode of sgl_pcie/: not part of a transaction, Python may write it at any time. */
+int sp_runtime_drop_bytecode(const struct sp_install *install);
+
+#endif
