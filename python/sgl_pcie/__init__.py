@@ -1,0 +1,77 @@
+"""What the patched lines of SGLang call.
+
+Three hooks, each a no-op unless the flag asks for something: gate() at the NVLink test, hand_out_class() and
+hand_out() where SGLang hands out its custom all-reduce. None takes a server down, and until the flag is active
+nothing but sgl_pcie.flag is imported. The patched lines survive without this package, too.
+"""
+
+from .flag import COMMUNICATOR, STOCK, UPSTREAM, decision, log
+
+
+def gate(full_nvlink, devices, cls_name="CustomAllreduce"):
+    """The result of SGLang's NVLink test, made true where its own kernel (V1) is wanted on PCIe.
+
+    devices: NVML indices of the group's GPUs. V2, the JIT kernel, stays closed: it needs remote atomics.
+    """
+    if full_nvlink or cls_name != "CustomAllreduce" or decision().action != UPSTREAM or not _on_cuda():
+        return full_nvlink
+    log.info("SGLang's own custom all-reduce is allowed on PCIe-only GPUs %s", list(devices))
+    return True
+
+
+def hand_out_class(stock):
+    """To 0.5.5.post2 SGLang calls the class CustomAllreduce itself: let the call give our object instead.
+
+    The name stays a class, since SGLang sets attributes on it. A foreign object from __new__ skips __init__.
+    """
+    if decision().action != COMMUNICATOR:
+        return
+
+    def new(cls, group=None, device=None, *args, **kwargs):
+        comm = _communicator(group, device) if cls is stock and group is not None else None
+        return object.__new__(cls) if comm is None else comm
+
+    stock.__new__ = staticmethod(new)
+
+
+def hand_out(stock, legacy):
+    """From 0.5.5.post3 on SGLang asks dispatch_custom_allreduce for the class and calls that: answer first.
+
+    stock: that function. legacy: the class CustomAllreduce (V1). Returns the function to use instead.
+    """
+    if decision().action == STOCK:
+        return stock
+
+    def dispatch(group, device):
+        comm = _communicator(group, device)
+        return stock(group=group, device=device) if comm is None else lambda **_: comm
+
+    def build(group, device):
+        comm = _communicator(group, device)
+        if comm is None:
+            comm = stock()(group=group, device=device)
+        if decision().action == UPSTREAM and comm.disabled and type(comm) is not legacy:
+            comm = legacy(group=group, device=device)  # V2 declined; from 0.5.13 on SGLang itself takes V1 then
+        return comm
+
+    # To 0.5.12.post1 the dispatcher is not told the group, so the answer waits for the call that names it.
+    return dispatch if stock.__code__.co_argcount else lambda: build
+
+
+def _communicator(group, device):
+    """Our communicator for this group, or None: whatever SGLang would have chosen."""
+    if decision().action != COMMUNICATOR or not _on_cuda():
+        return None
+    try:
+        from .communicator import create
+
+        return create(group, device)
+    except Exception:
+        log.exception("cannot set up the PCIe all-reduce: stock")
+        return None
+
+
+def _on_cuda():
+    import torch  # SGLang has it loaded by now
+
+    return torch.version.cuda is not None

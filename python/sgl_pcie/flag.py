@@ -1,0 +1,92 @@
+"""The flag: what was asked for, and what this process does about it.
+
+SGLANG_FORCE_CUSTOM_AR_PCIE, or, where that is not set, what `sgl-pcie enable` wrote into this environment
+(.sgl-pcie/flag.json beside this package; patcher/flag.h has the same rules). This is the only place that reads
+either. Neither torch nor an extension is imported here: SGLang loads this module with the flag unset, too.
+"""
+
+import functools
+import json
+import logging
+import os
+import stat
+from typing import NamedTuple, Optional
+
+FLAG = "SGLANG_FORCE_CUSTOM_AR_PCIE"
+BACKEND = "SGLANG_PCIE_AR_BACKEND"
+BACKENDS = ("auto", "peer", "host", "upstream")
+
+STOCK = "stock"  # whatever SGLang would have chosen
+UPSTREAM = "upstream"  # SGLang's own kernel (V1), allowed on PCIe
+COMMUNICATOR = "communicator"  # ours
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_PERSISTED = os.path.join(os.path.dirname(_HERE), ".sgl-pcie", "flag.json")
+_PERSISTED_MAX = 4096
+
+log = logging.getLogger("sgl_pcie")
+
+
+class Flag(NamedTuple):
+    value: Optional[str]  # None: unset
+    source: str  # "environment", "install" or "unset"
+
+
+class Decision(NamedTuple):
+    action: str
+    level: int  # of its line in the log; NOTSET: none
+    reason: str = ""
+
+
+def read(environ=os.environ, path=_PERSISTED):
+    """The flag as this environment has it: the variable wins, also over what was persisted."""
+    if FLAG in environ:
+        return Flag(environ[FLAG], "environment")
+    value = _read_persisted(path)
+    return Flag(value, "unset" if value is None else "install")
+
+
+def decide(value, backend, built):
+    """What to do; depends on nothing else. built: is there a communicator in this install?"""
+    if value is None or value == "0":
+        return Decision(STOCK, logging.NOTSET)
+    if value not in ("1", "unsafe"):
+        return Decision(STOCK, logging.WARNING, "%s=%r is none of 0, 1, unsafe" % (FLAG, value))
+    if backend not in BACKENDS:
+        return Decision(STOCK, logging.WARNING, "%s=%r is none of %s" % (BACKEND, backend, ", ".join(BACKENDS)))
+    if value == "1":
+        return Decision(STOCK, logging.WARNING, "there is no verdict for this machine")
+    if backend == "upstream":
+        return Decision(UPSTREAM, logging.WARNING, "%s=unsafe: nothing was proved on this machine" % FLAG)
+    if not built:
+        return Decision(STOCK, logging.WARNING, "no communicator is built into this install")
+    return Decision(COMMUNICATOR, logging.WARNING, "%s=unsafe: nothing was proved on this machine" % FLAG)
+
+
+@functools.lru_cache(maxsize=None)
+def decision():
+    """The decision of this process: made, and said, once."""
+    flag = read()
+    backend = os.environ.get(BACKEND, "auto")
+    made = decide(flag.value, backend, os.path.exists(os.path.join(_HERE, "communicator.py")))
+    if made.level:
+        log.log(made.level, "%s all-reduce, by the %s's flag: %s", made.action, flag.source, made.reason)
+    return made
+
+
+def _read_persisted(path):
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        st = os.fstat(fd)
+        if not stat.S_ISREG(st.st_mode) or st.st_uid not in (0, os.geteuid()) or st.st_size > _PERSISTED_MAX:
+            return None
+        content = json.loads(os.read(fd, _PERSISTED_MAX).decode())
+        value = content["value"] if content["schema"] == "sgl-pcie-flag/1" else None
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return None
+    finally:
+        os.close(fd)
+    return value if isinstance(value, str) and 0 < len(value) < 16 else None
