@@ -1,0 +1,117 @@
+#include "cli/change.h"
+
+#include "cli/subject.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MESSAGE_MAX = 512 };
+
+/* ---- JSON: the state after the command ---- */
+
+static int plan_again(struct sp_plan **plan, const struct sp_subject *subject, const char *const *names)
+{
+    sp_plan_free(*plan);
+    *plan = NULL;
+    return sp_plan_make(plan, subject->install, subject->sets, names);
+}
+
+/* What is on disk now; the error of the command, if there was one, stays. */
+static int show_now(struct sp_report *report, const struct sp_subject *subject, const struct sp_plan *plan, int rc)
+{
+    char *message = strdup(sp_err_message());
+    char *hint = strdup(sp_err_hint_text());
+    struct sp_facts facts;
+    int read = sp_facts_read(&facts, subject->install);
+
+    if (read == SP_OK)
+        sp_show_install(report, subject->install, plan, &facts);
+    if (rc < 0 && message && hint)
+        (void)sp_err_hint(sp_err(rc, "%s", message), "%s", hint);
+    free(message);
+    free(hint);
+    return rc < 0 ? rc : read;
+}
+
+/* ---- text ---- */
+
+static const char *plural(size_t count)
+{
+    return count == 1 ? "" : "s";
+}
+
+static void append(char *out, size_t *used, const char *between, const char *verb, size_t count, const char *what)
+{
+    int len;
+
+    if (count == 0 || *used >= MESSAGE_MAX)
+        return;
+    len = snprintf(out + *used, MESSAGE_MAX - *used, "%s%s %zu %s%s", *used ? between : "", verb, count, what,
+                   plural(count));
+    if (len > 0)
+        *used += (size_t)len;
+}
+
+static int say(struct sp_report *report, struct sp_subject *subject, const struct sp_changes *changes,
+               const struct sp_change_words *words, bool dry_run)
+{
+    char message[MESSAGE_MAX] = "";
+    size_t used = 0, patched = 0;
+
+    for (size_t i = 0; i < changes->count; i++)
+        patched += changes->item[i].set != NULL;
+    append(message, &used, ", ", dry_run ? words->would : words->done, patched, "file");
+    append(message, &used, ", ", dry_run ? words->would_add : words->added, changes->count - patched,
+           "file of sgl-pcie-runtime");
+    append(message, &used, ", ", dry_run ? "would break" : "broke", changes->broken_links, "hard link");
+    append(message, &used, ", ", dry_run ? "would remove" : "removed", changes->bytecode, "bytecode file");
+    if (changes->count == 0)
+        return sp_report_say(report, NULL, "%s", words->nothing);
+    return sp_report_say(report, sp_subject_next(subject, dry_run ? words->command : "status"), "%s", message);
+}
+
+/* ---- the command ---- */
+
+static int call(struct sp_report *report, struct sp_subject *subject, const struct sp_change_words *words,
+                const struct sp_apply_options *options)
+{
+    struct sp_changes *changes = NULL;
+    struct sp_plan *plan = NULL;
+    int rc = words->call(&plan, &changes, subject->install, subject->sets, options);
+
+    if ((rc == SP_ENOPATCH || rc == SP_EDRIFT) && plan)
+        (void)sp_show_files(report, plan);
+    if (rc == SP_OK)
+        rc = sp_show_changes(report, changes);
+    if (rc == SP_OK)
+        rc = say(report, subject, changes, words, options->dry_run);
+    if (rc == SP_OK && report->object && !options->dry_run)
+        rc = plan_again(&plan, subject, options->sets);
+    if (report->object)
+        rc = show_now(report, subject, plan, rc);
+    sp_changes_free(changes);
+    sp_plan_free(plan);
+    return rc;
+}
+
+int sp_change_run(const struct sp_args *args, struct sp_report *report, const struct sp_change_words *words)
+{
+    struct sp_apply_options options = {
+        .dry_run = sp_args_has(args, "dry-run"),
+        .diff = sp_args_has(args, "diff"),
+        .while_running = sp_args_has(args, "while-running"),
+    };
+    const char **names = NULL;
+    struct sp_subject subject;
+    int rc = sp_subject_open(&subject, args);
+
+    sp_report_set(report, "dry_run", json_boolean(options.dry_run));
+    if (rc == SP_OK)
+        rc = sp_args_values(&names, args, "set");
+    options.sets = names;
+    if (rc == SP_OK)
+        rc = call(report, &subject, words, &options);
+    free(names);
+    sp_subject_close(&subject);
+    return rc;
+}

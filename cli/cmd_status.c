@@ -1,0 +1,242 @@
+#include "cli/show.h"
+#include "cli/subject.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const description[] = {
+    "Reads the files that a patch set knows, the runtime that apply installs beside them, the flag, and the journal of "
+    "an interrupted write, and says in its last line what that amounts to and which command comes next. Nothing is "
+    "written; a tree that is read-only is fine.",
+    "States of a file: pristine (the released bytes), applied (our patch), applied-old (an earlier revision of it), "
+    "drifted or missing (a release we know, but not its bytes), unknown (bytes of no release we know). \"patch gone\" "
+    "means that the files are pristine while the runtime is still there: sglang was installed again.",
+    NULL,
+};
+
+static const struct sp_option options[] = {{.name = NULL}};
+
+static const struct sp_exit exits[] = {
+    {0, "the install can be worked with: stock, patched, or anything in between"},
+    {1, NULL},
+    {2, NULL},
+    {3, "the files are of no release that can be patched"},
+    {4, "files differ from those of the release"},
+    {5, "the install cannot be read, or its interpreter cannot be run"},
+    {10, "an earlier write was interrupted"},
+    {-1, NULL},
+};
+
+static const struct sp_example examples[] = {
+    {"sgl-pcie status", "of the SGLang of this shell's Python"},
+    {"sgl-pcie status --site /opt/venv/lib/python3.11/site-packages --json", "for a script"},
+    {NULL, NULL},
+};
+
+static const char *const fields[] = {SP_SHOW_FIELDS, NULL};
+
+/* ---- the verdict ---- */
+
+struct counts {
+    size_t files, applied, old;
+    enum sp_runtime_state runtime;
+};
+
+static struct counts count_states(const struct sp_plan *plan)
+{
+    struct counts counts = {.files = plan->file_count, .runtime = plan->runtime};
+
+    for (size_t i = 0; i < plan->file_count; i++) {
+        counts.applied += plan->files[i].state == SP_APPLIED;
+        counts.old += plan->files[i].state == SP_APPLIED_OLD;
+    }
+    return counts;
+}
+
+/* Every file is pristine, applied or applied-old. */
+static int say_state(struct sp_report *report, struct counts is, const char *apply)
+{
+    size_t patched = is.applied + is.old;
+
+    report->attention = patched > 0 || is.runtime != SP_RUNTIME_ABSENT;
+    if (patched == 0 && is.runtime == SP_RUNTIME_ABSENT)
+        return sp_report_say(report, apply, "stock: not patched");
+    if (patched == 0)
+        return sp_report_say(
+            report, apply,
+            "patch gone: the files are as released while sgl-pcie-runtime is there; was sglang installed again?");
+    if (patched < is.files)
+        return sp_report_say(report, apply, "partly patched: %zu of %zu files", patched, is.files);
+    if (is.runtime == SP_RUNTIME_ABSENT)
+        return sp_report_say(report, apply, "patched, but sgl-pcie-runtime is gone: SGLang behaves as stock");
+    if (is.old > 0)
+        return sp_report_say(report, apply, "patched by an earlier revision: %zu of %zu files", is.old, is.files);
+    if (is.runtime == SP_RUNTIME_DIFFERS)
+        return sp_report_say(report, apply, "patched, but sgl-pcie-runtime is not the one of this program");
+    report->attention = false;
+    return sp_report_say(report, NULL, "patched: nothing to do");
+}
+
+/* ---- the facts ---- */
+
+static int row(struct sp_table *table, const char *name, const char *value)
+{
+    const char *const cells[] = {name, value};
+
+    return sp_table_row(table, cells);
+}
+
+static int join(char **out, const char *first, const char *second)
+{
+    if (asprintf(out, second ? "%s (%s)" : "%s", first, second) >= 0)
+        return SP_OK;
+    *out = NULL;
+    return sp_err(SP_ECANNOT, "out of memory");
+}
+
+static int joined_row(struct sp_table *table, const char *name, const char *first, const char *second)
+{
+    char *value;
+    int rc = join(&value, first, second);
+
+    if (rc == SP_OK)
+        rc = row(table, name, value);
+    free(value);
+    return rc;
+}
+
+/* The release that the bytes are of, where it is not what the metadata says. */
+static int release_rows(struct sp_table *table, const struct sp_report *report, const struct sp_install *install,
+                        const struct sp_plan *plan)
+{
+    int rc = SP_OK;
+
+    for (size_t i = 0; i < plan->set_count && rc == SP_OK; i++) {
+        const char *version = plan->release[i] ? plan->release[i]->version : NULL;
+
+        if (version && (report->verbose || !install->sglang || strcmp(version, install->sglang) != 0))
+            rc = joined_row(table, "files of", version, plan->set[i]->name);
+    }
+    return rc;
+}
+
+static int install_rows(struct sp_table *table, const struct sp_report *report, const struct sp_install *install,
+                        const struct sp_plan *plan)
+{
+    int rc =
+        joined_row(table, "sglang", install->sglang ? install->sglang : "unknown", sp_layout_name(install->layout));
+
+    if (rc == SP_OK)
+        rc = release_rows(table, report, install, plan);
+    if (rc == SP_OK)
+        rc = row(table, "kernel", install->kernel ? install->kernel : "none");
+    if (rc == SP_OK)
+        rc = row(table, "root", install->root);
+    if (rc == SP_OK && (report->verbose || strcmp(install->root, install->site) != 0))
+        rc = row(table, "site", install->site);
+    if (rc == SP_OK && report->verbose)
+        rc = row(table, "python", install->python ? install->python : "not asked");
+    if (rc == SP_OK && report->verbose)
+        rc = row(table, "bytecode", install->pycache_prefix ? install->pycache_prefix : "beside the sources");
+    return rc;
+}
+
+static int state_rows(struct sp_table *table, const struct sp_report *report, const struct sp_plan *plan,
+                      const struct sp_facts *facts)
+{
+    char sha256[SP_SHA256_HEX + 1] = "";
+    int rc = row(table, "runtime", sp_runtime_name(plan->runtime));
+
+    memcpy(sha256, facts->extension.sha256, report->verbose ? SP_SHA256_HEX : 12);
+    if (rc == SP_OK)
+        rc = joined_row(table, "extension", facts->extension.present ? "present" : "absent",
+                        facts->extension.present ? sha256 : NULL);
+    if (rc == SP_OK)
+        rc = row(table, "verdict", "none for this machine");
+    if (rc == SP_OK)
+        rc = facts->flag.value[0] ? joined_row(table, "flag", facts->flag.value, facts->flag.source)
+                                  : row(table, "flag", "unset");
+    if (rc == SP_OK)
+        rc = row(table, "journal", facts->pending < 0 ? "interrupted write" : "none");
+    return rc;
+}
+
+static int print_facts(const struct sp_report *report, const struct sp_subject *subject, const struct sp_plan *plan,
+                       const struct sp_facts *facts)
+{
+    struct sp_table *table;
+    int rc = sp_table_new(&table, 2, NULL);
+
+    if (rc == SP_OK)
+        rc = install_rows(table, report, subject->install, plan);
+    if (rc == SP_OK)
+        rc = state_rows(table, report, plan, facts);
+    if (rc == SP_OK && report->verbose)
+        rc = row(table, "patches", subject->sets->dir);
+    if (rc == SP_OK)
+        sp_report_table(report, table, NULL);
+    else
+        sp_table_free(table);
+    return rc;
+}
+
+/* ---- the command ---- */
+
+static int show(struct sp_report *report, struct sp_subject *subject, const struct sp_plan *plan)
+{
+    struct sp_facts facts;
+    int rc = sp_facts_read(&facts, subject->install);
+
+    if (rc < 0)
+        return rc;
+    sp_show_install(report, subject->install, plan, &facts);
+    if (report->text)
+        rc = print_facts(report, subject, plan, &facts);
+    if (report->text && rc == SP_OK && plan->file_count > 0)
+        (void)putchar('\n');
+    if (rc == SP_OK)
+        rc = sp_show_files(report, plan);
+    if (report->text && rc == SP_OK)
+        (void)putchar('\n');
+    return rc;
+}
+
+static int judge(struct sp_report *report, struct sp_subject *subject, const struct sp_plan *plan)
+{
+    int rc = sp_pending_check(subject->install);
+
+    if (rc == SP_OK)
+        rc = sp_plan_check(plan, subject->install);
+    if (rc < 0)
+        return sp_report_judge(report, rc);
+    return say_state(report, count_states(plan), sp_subject_next(subject, "apply"));
+}
+
+static int run(const struct sp_args *args, struct sp_report *report)
+{
+    struct sp_subject subject;
+    struct sp_plan *plan = NULL;
+    int rc = sp_subject_open(&subject, args);
+
+    if (rc == SP_OK)
+        rc = sp_plan_make(&plan, subject.install, subject.sets, NULL);
+    if (rc == SP_OK)
+        rc = show(report, &subject, plan);
+    if (rc == SP_OK)
+        rc = judge(report, &subject, plan);
+    sp_plan_free(plan);
+    sp_subject_close(&subject);
+    return rc;
+}
+
+const struct sp_command sp_cmd_status = {
+    .name = "status",
+    .summary = "show what an install is, file by file, and what to do next",
+    .description = description,
+    .target = true,
+    .options = options,
+    .exits = exits,
+    .examples = examples,
+    .fields = fields,
+    .run = run,
+};

@@ -1,0 +1,80 @@
+#include "cli/doc.h"
+#include "cli/report.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int no_command(void)
+{
+    return sp_err_hint(sp_err(SP_EUSAGE, "no command given"), "sgl-pcie --help");
+}
+
+static int generate(const char *what)
+{
+    if (strcmp(what, "man") == 0)
+        sp_doc_man(stdout);
+    else
+        sp_doc_bash(stdout);
+    return SP_OK;
+}
+
+/* Help is what was asked for: it is printed as it is, or is the message of the JSON object. */
+static int help(struct sp_report *report, const struct sp_command *command)
+{
+    char *text = NULL;
+    size_t len = 0;
+    FILE *out;
+
+    if (!report->object) {
+        sp_doc_help(stdout, command);
+        return SP_OK;
+    }
+    out = open_memstream(&text, &len);
+    if (!out)
+        return sp_err_sys(SP_ECANNOT, "cannot hold the help text");
+    sp_doc_help(out, command);
+    if (fclose(out) == 0)
+        (void)sp_report_say(report, NULL, "%s", text);
+    free(text);
+    return SP_OK;
+}
+
+static int version(struct sp_report *report)
+{
+    if (report->object)
+        return sp_report_say(report, NULL, "sgl-pcie %s", SP_VERSION);
+    (void)printf("sgl-pcie %s\n", SP_VERSION);
+    return SP_OK;
+}
+
+static int run(const struct sp_args *args, struct sp_report *report)
+{
+    int rc;
+
+    if (sp_args_has(args, "generate"))
+        rc = generate(sp_args_value(args, "generate"));
+    else if (sp_args_has(args, "help"))
+        rc = help(report, args->command);
+    else if (sp_args_has(args, "version"))
+        rc = version(report);
+    else if (!args->command)
+        rc = no_command();
+    else
+        rc = args->command->run(args, report);
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    struct sp_report report;
+    struct sp_args args;
+    int rc, status;
+
+    rc = sp_args_parse(&args, argc, argv);
+    sp_report_begin(&report, &args, sp_argv_has(argc, argv, "json"));
+    if (rc == SP_OK)
+        rc = run(&args, &report);
+    status = sp_report_end(&report, rc);
+    sp_args_free(&args);
+    return status;
+}
