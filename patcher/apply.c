@@ -167,14 +167,23 @@ static int plan_apply(struct job *job)
     return rc < 0 ? rc : plan_runtime(job);
 }
 
-/* A file that carries our patch is reversed, whatever the rest looks like; a drifted one cannot be. */
+/* A file that was edited after it was patched cannot be reversed; one that never had our lines is not our business. */
 static int check_revertible(const struct sp_plan *plan, const struct sp_install *install)
 {
-    size_t ours = plan->runtime != SP_RUNTIME_ABSENT;
+    static const char ours[] = "sgl_pcie";
+    int rc = 0;
 
-    for (size_t i = 0; i < plan->file_count; i++)
-        ours += plan->files[i].state == SP_APPLIED || plan->files[i].state == SP_APPLIED_OLD;
-    return ours > 0 ? sp_plan_check(plan, install) : 0;
+    for (size_t i = 0; i < plan->file_count && rc == 0; i++) {
+        const struct sp_plan_file *file = &plan->files[i];
+
+        if (file->state > SP_APPLIED_OLD && file->bytes.len > 0 &&
+            memmem(file->bytes.data, file->bytes.len, ours, sizeof ours - 1) != NULL) {
+            sp_err(SP_EDRIFT, "'%s/%s' was changed after it was patched: its blob id is %s", install->root, file->path,
+                   file->oid.hex);
+            rc = sp_err_hint(SP_EDRIFT, "undo that change, or reinstall this sglang; then revert again");
+        }
+    }
+    return rc;
 }
 
 /* Is any file of a set that stays still patched? Then the runtime stays too. */

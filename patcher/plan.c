@@ -130,19 +130,29 @@ static const struct sp_release *named_release(const struct sp_patchset *set, con
     return found;
 }
 
-static void judge_file(struct sp_plan_file *file, const struct sp_release_file *wanted)
+/* A file that is there, against the text that it should be. */
+static void judge_text(struct sp_plan_file *file)
 {
-    file->text = text_of(file->set, wanted);
-    file->expected = wanted->pre;
-    file->now = file->text && file->state != SP_MISSING ? patch_giving(file->text, &file->oid) : NULL;
-    if (file->state == SP_MISSING)
-        return;
-    if (same(&file->oid, &wanted->pre))
+    file->expected = file->text->pre;
+    file->now = patch_giving(file->text, &file->oid);
+    if (same(&file->oid, &file->expected))
         file->state = SP_PRISTINE;
     else if (file->now == NULL)
         file->state = SP_DRIFTED;
     else
         file->state = file->now == &file->text->patch ? SP_APPLIED : SP_APPLIED_OLD;
+}
+
+static void judge_file(struct sp_plan_file *file, const struct sp_release_file *wanted)
+{
+    file->text = text_of(file->set, wanted);
+    file->expected = wanted->pre;
+    if (file->state == SP_MISSING)
+        return;
+    if (file->text != NULL)
+        judge_text(file);
+    else /* of a release that is refused */
+        file->state = same(&file->oid, &wanted->pre) ? SP_PRISTINE : SP_DRIFTED;
 }
 
 /* Drop the files that do not belong to the release; the others keep their order. */
@@ -180,7 +190,7 @@ static void judge_unknown(struct sp_plan *plan, size_t first)
         }
         file->text = identify(file->set, file->path, &file->oid);
         if (file->text != NULL)
-            file->expected = file->text->pre;
+            judge_text(file);
         plan->files[kept++] = *file;
     }
     plan->file_count = kept;
@@ -295,10 +305,8 @@ static int check_set(const struct sp_plan *plan, size_t index, const struct sp_i
         return sp_err(SP_ENOPATCH, "sglang %s in '%s' is not patched: %s", release->version, install->root,
                       release->refuse);
     for (size_t i = 0; i < plan->file_count; i++)
-        if (plan->files[i].set == set && plan->files[i].state > SP_APPLIED_OLD) {
+        if (plan->files[i].set == set && plan->files[i].state > SP_APPLIED_OLD && bad++ == 0)
             bad_path = plan->files[i].path;
-            bad++;
-        }
     if (release != NULL)
         return 0;
     if (named_release(set, install->sglang) == NULL) {
@@ -306,8 +314,8 @@ static int check_set(const struct sp_plan *plan, size_t index, const struct sp_i
                install->root);
         return sp_err_hint(SP_ENOPATCH, "sgl-pcie list, for the releases that are known");
     }
-    sp_err(SP_EDRIFT, "%zu file%s of sglang %s in '%s' differ%s from the release, the last is '%s'", bad,
-           bad == 1 ? "" : "s", version, install->root, bad == 1 ? "s" : "", bad_path ? bad_path : "(none)");
+    sp_err(SP_EDRIFT, "%zu file%s of sglang %s in '%s' differ%s from every text of that release that we know, first "
+           "'%s'", bad, bad == 1 ? "" : "s", version, install->root, bad == 1 ? "s" : "", bad_path ? bad_path : "(none)");
     return sp_err_hint(SP_EDRIFT, "pip install --force-reinstall --no-deps sglang==%s, then again", version);
 }
 
