@@ -1,0 +1,51 @@
+"""Released wheels for tests, downloaded once: wheel(version) -> path.
+
+They are kept in $SGL_PCIE_WHEELS, else ${XDG_CACHE_HOME:-~/.cache}/sgl-pcie/wheels.
+"""
+
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import zipfile
+
+
+def cache():
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return pathlib.Path(os.environ.get("SGL_PCIE_WHEELS") or os.path.join(base, "sgl-pcie", "wheels"))
+
+
+def _pip(scratch):
+    """This interpreter's pip, or that of a fresh environment: Debian's python3 has none."""
+    here = [sys.executable, "-m", "pip"]
+    if subprocess.run([*here, "--version"], capture_output=True, check=False).returncode == 0:
+        return here
+    subprocess.run([sys.executable, "-m", "venv", os.path.join(scratch, "venv")], check=True)
+    return [os.path.join(scratch, "venv", "bin", "python"), "-m", "pip"]
+
+
+def wheel(version, package="sglang"):
+    """Path of the wheel of a release; downloads it when it is missing."""
+    folder = cache()
+    path = folder / f"{package}-{version}-py3-none-any.whl"
+    if path.exists():
+        return path
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        command = [*_pip(scratch), "download", "--quiet", "--no-deps", "--only-binary=:all:"]
+        subprocess.run([*command, "--dest", scratch, f"{package}=={version}"], check=True)
+        os.replace(os.path.join(scratch, path.name), path)
+    return path
+
+
+def unpack(version, site, only=("sglang/srt/distributed/", "sglang/__init__.py", "sglang/version.py")):
+    """Unpack the wanted part of a wheel and its dist-info into the folder site."""
+    with zipfile.ZipFile(wheel(version)) as archive:
+        prefixes = (*only, f"sglang-{version}.dist-info/")
+        archive.extractall(site, [name for name in archive.namelist() if name.startswith(prefixes)])
+
+
+if __name__ == "__main__":
+    for wanted in sys.argv[1:]:
+        print(wheel(wanted))
