@@ -23,6 +23,7 @@ typedef struct { uint32_t w[4]; } par_vec; /* 16 bytes: the unit of transfer */
 #ifdef __CUDACC__
 
 #define PAR_DEV static __device__ __forceinline__
+#define PAR_COLD extern "C" __device__ __noinline__ /* off the fast path; one definition, in device.cu */
 #define PAR_UNROLL _Pragma("unroll")
 
 /* Shared memory between ranks: relaxed at system scope. Pointers to par_vec are 16-byte aligned. */
@@ -66,10 +67,19 @@ PAR_DEV void par_fence(void) { asm volatile("fence.acq_rel.sys;" ::: "memory"); 
 /* Barrier of all threads of the block; orders their memory accesses among each other. */
 PAR_DEV void par_barrier(void) { asm volatile("bar.sync 0;" ::: "memory"); }
 
+/* The same barrier; returns whether any thread of the block passed non-zero. */
+PAR_DEV int par_barrier_or(int any) { return __syncthreads_or(any); }
+
 /* This rank's private memory. */
 
-PAR_DEV uint32_t par_own_ld(const uint32_t *p) { return *(const volatile uint32_t *)p; }
-PAR_DEV void par_own_st(uint32_t *p, uint32_t v) { *(volatile uint32_t *)p = v; }
+PAR_DEV uint32_t par_own_ld(const uint32_t *p)
+{
+    uint32_t v;
+    asm volatile("ld.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+    return v;
+}
+
+PAR_DEV void par_own_st(uint32_t *p, uint32_t v) { asm volatile("st.global.u32 [%0], %1;" :: "l"(p), "r"(v) : "memory"); }
 
 /* Atomic exchange, device scope: only to detect two kernels that run at the same time. */
 PAR_DEV uint32_t par_own_exchange(uint32_t *p, uint32_t v)
@@ -121,6 +131,7 @@ PAR_DEV void par_trap(void) { asm volatile("trap;"); }
 #else /* a host compiler: an emulator defines these, with the meaning given above */
 
 #define PAR_DEV static inline
+#define PAR_COLD static
 #define PAR_UNROLL
 
 #ifdef __cplusplus
@@ -133,6 +144,7 @@ void par_st(uint32_t *p, uint32_t v);
 void par_st4(uint32_t *p, par_vec v);
 void par_fence(void);
 void par_barrier(void);
+int par_barrier_or(int any);
 uint32_t par_own_ld(const uint32_t *p);
 void par_own_st(uint32_t *p, uint32_t v);
 uint32_t par_own_exchange(uint32_t *p, uint32_t v);

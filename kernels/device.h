@@ -1,0 +1,26 @@
+/* device.h: the kernels, as the host side sees them. */
+#ifndef PAR_DEVICE_H
+#define PAR_DEVICE_H
+
+#include "call.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Kernel argument: one call per rank of that GPU; blockIdx.y picks it. */
+typedef struct { par_call call[PAR_MAX_WORLD]; } par_launch;
+
+/* Threads of the block beyond the workers: a warp of its own for the housekeeper. */
+enum { PAR_KEEPER_THREADS = 32, PAR_KERNELS = 4 * PAR_DTYPES };
+
+/* Kernel of an algorithm and dtype, for cudaLaunchKernel(); its only argument is a par_launch. */
+const void *par_kernel(int algorithm, int dtype);
+
+/* Kernel i of PAR_KERNELS, to load them all. */
+const void *par_kernel_at(int i);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,146 @@
+/* layout.c: geometry of the boxes and the cutting of messages; see call.h. */
+#include "call.h"
+
+enum {
+    WORDS_PER_VEC = 4,
+    BYTES_PER_VEC = 16,
+    DEFAULT_TILE_BYTES = 8192
+};
+
+static const uint64_t default_sentinel_bytes = 1u << 20;
+
+static uint64_t divide_up(uint64_t a, uint64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+static uint64_t at_most(uint64_t a, uint64_t limit)
+{
+    return a < limit ? a : limit;
+}
+
+static uint64_t at_least(uint64_t a, uint64_t limit)
+{
+    return a > limit ? a : limit;
+}
+
+int par_is_chunked(int algorithm)
+{
+    return algorithm == PAR_HOST_ONE_SHOT_CHUNKED || algorithm == PAR_HOST_TWO_SHOT_CHUNKED ||
+           algorithm == PAR_PUSH_ONE_SHOT_CHUNKED || algorithm == PAR_PUSH_TWO_SHOT_CHUNKED ||
+           algorithm == PAR_PULL_ONE_SHOT || algorithm == PAR_PULL_TWO_SHOT;
+}
+
+int par_is_two_shot(int algorithm)
+{
+    return algorithm == PAR_HOST_TWO_SHOT || algorithm == PAR_HOST_TWO_SHOT_CHUNKED ||
+           algorithm == PAR_PUSH_TWO_SHOT || algorithm == PAR_PUSH_TWO_SHOT_CHUNKED || algorithm == PAR_PULL_TWO_SHOT;
+}
+
+/* Most bytes of a sentinel message. A one-shot moves world times as much, so its limit falls with the world size. */
+static uint64_t sentinel_limit(int algorithm, int world, uint64_t sentinel_bytes)
+{
+    uint64_t limit = sentinel_bytes ? sentinel_bytes : default_sentinel_bytes;
+    if (!par_is_two_shot(algorithm))
+        limit = limit * 2 / (uint64_t)world;
+    return limit;
+}
+
+void par_geometry_init(par_geometry *out, int algorithm, int world, uint32_t lanes, uint64_t sentinel_bytes,
+                       uint32_t tile_bytes)
+{
+    const int two = par_is_two_shot(algorithm), push = par_algorithm_transport(algorithm) == PAR_PUSH;
+    const uint32_t n = (uint32_t)world;
+    uint32_t scatter, gather;
+
+    out->lanes = lanes ? (uint32_t)at_most(lanes, PAR_LANES) : PAR_LANES;
+    if (par_is_chunked(algorithm)) {
+        out->lane_vecs = (uint32_t)divide_up(tile_bytes ? tile_bytes : DEFAULT_TILE_BYTES, BYTES_PER_VEC);
+        out->max_bytes = UINT64_MAX;
+        out->flag_bytes = (uint64_t)out->lanes * PAR_MAX_WORLD * PAR_FLAG_WORDS * 4;
+    } else {
+        uint64_t vecs = divide_up(sentinel_limit(algorithm, world, sentinel_bytes), BYTES_PER_VEC);
+        out->lane_vecs = (uint32_t)divide_up(vecs, out->lanes);
+        out->max_bytes = (uint64_t)out->lane_vecs * out->lanes * BYTES_PER_VEC;
+        out->flag_bytes = 0;
+    }
+    /* An inbox holds my part from each sender, an outbox all parts; the gather area holds one part. */
+    gather = two ? (uint32_t)divide_up(out->lane_vecs, n) : 0;
+    scatter = two && push ? gather : out->lane_vecs;
+    out->gather_words = scatter * WORDS_PER_VEC;
+    out->sender_words = (scatter + gather) * WORDS_PER_VEC;
+    out->slot_words = out->sender_words * (push ? n : 1);
+    out->lane_words = (uint32_t)divide_up(out->slot_words * PAR_SLOTS, PAR_FLAG_WORDS) * PAR_FLAG_WORDS;
+    out->box_bytes = (uint64_t)out->lane_words * out->lanes * 4;
+}
+
+/* Bytes of a lane below which another lane does not pay: two or four rows of 128 threads, more for bulk. */
+static uint64_t grain(int algorithm, uint64_t bytes)
+{
+    uint64_t g = par_is_two_shot(algorithm) ? 4096 : 2048;
+    if (par_is_chunked(algorithm))
+        g = 4096;
+    return bytes > 64 * g ? divide_up(bytes, 64) : g;
+}
+
+static uint32_t lanes_for(const par_geometry *g, int algorithm, uint64_t bytes, uint64_t vecs, uint64_t least)
+{
+    uint64_t lanes = divide_up(bytes, grain(algorithm, bytes));
+    lanes = at_most(lanes, g->lanes);
+    if (!par_is_chunked(algorithm))
+        lanes = at_least(lanes, divide_up(vecs, g->lane_vecs));
+    lanes = at_most(lanes, vecs / least);
+    return (uint32_t)at_least(lanes, 1);
+}
+
+static uint32_t workers_for(int algorithm, uint64_t lane_vecs)
+{
+    uint32_t workers = 128;
+    if (par_is_chunked(algorithm) && lane_vecs > 256)
+        workers = 512;
+    else if (lane_vecs > 512)
+        workers = 512;
+    else if (lane_vecs > 256)
+        workers = 256;
+    return workers;
+}
+
+int par_plan_init(par_plan *out, const par_geometry *geometry, int algorithm, int world, uint64_t bytes,
+                  uint32_t lanes, uint32_t workers, uint32_t tile_bytes)
+{
+    const uint64_t vecs = divide_up(bytes, BYTES_PER_VEC);
+    const par_geometry *g;
+    uint64_t least;
+
+    /* Every rank must get a word from every peer: too small for a two-shot is the one-shot before it in the list. */
+    if (par_is_two_shot(algorithm) && !par_is_chunked(algorithm) && vecs < (uint64_t)world)
+        algorithm -= 1;
+    g = &geometry[algorithm];
+    if (bytes == 0 || bytes > g->max_bytes)
+        return PAR_ERR_UNSUPPORTED;
+    least = par_is_two_shot(algorithm) ? (uint64_t)world : 1; /* vecs of a lane */
+    out->algorithm = algorithm;
+    out->lanes = lanes ? (uint32_t)at_least(at_most(at_most(lanes, g->lanes), vecs / least), 1)
+                       : lanes_for(g, algorithm, bytes, vecs, least);
+    if (!par_is_chunked(algorithm) && divide_up(vecs, out->lanes) > g->lane_vecs)
+        out->lanes = (uint32_t)divide_up(vecs, g->lane_vecs);
+    out->workers = workers ? (uint32_t)at_most(workers, PAR_MAX_WORKERS) : workers_for(algorithm, vecs / out->lanes);
+    out->tile = g->lane_vecs;
+    if (par_is_chunked(algorithm) && tile_bytes)
+        out->tile = (uint32_t)at_least(at_most(divide_up(tile_bytes, BYTES_PER_VEC), g->lane_vecs), 1);
+    return PAR_OK;
+}
+
+void par_call_plan(par_call *call, const par_geometry *geometry, const par_plan *plan)
+{
+    const par_geometry *g = &geometry[plan->algorithm];
+    call->algorithm = (uint32_t)plan->algorithm;
+    call->transport = (uint32_t)par_algorithm_transport(plan->algorithm);
+    call->lanes = plan->lanes;
+    call->workers = plan->workers;
+    call->tile = plan->tile;
+    call->lane_words = g->lane_words;
+    call->slot_words = g->slot_words;
+    call->sender_words = g->sender_words;
+    call->gather_words = g->gather_words;
+}

@@ -1,0 +1,656 @@
+/*
+ * protocol.h: the four protocols, as every thread of a lane runs them.
+ *
+ * A lane is one block. Threads 0..workers-1 move data, the next one keeps house (fences, flags, bookkeeping, checks at
+ * entry), so that no thread that moves data ever waits for a fence. docs/memory-model.md says why each protocol is
+ * sound and under which assumptions; in short:
+ *
+ * Sentinel. A slot is filled with PAR_EMPTY. The writer stores words that are never PAR_EMPTY, the reader polls each
+ * word until it is something else: no flag, no fence, no order needed, only that a 32-bit element arrives whole. Slots
+ * are used in turn by the lane's epoch e. Call e resets slot e-2 after its own sends, exactly as far as it was written
+ * then (extent), and fences. A peer that writes or polls that slot again is in call e+2; it has seen a word of ours
+ * from call e+1, which we sent after that fence. And nobody still reads what we reset: we are in call e, so each peer
+ * has sent us a word of e-1, so it has left e-2. Both need that every call of a lane brings a word from every peer,
+ * which is why a two-shot lane has at least as many vecs as there are ranks.
+ *
+ * Chunked. A lane goes in steps, numbered on through all calls. In step s it sends a tile, waits until every peer has
+ * done step s-1 (one flag per lane and peer, which holds the number of steps done), and works on what the peers wrote
+ * in step s-1; at the end of the part that writes there is a block barrier, a fence, and the flag. A slot is written
+ * again four steps later. When we send in step s, our last wait was in step s-1, or, when s-1 began a call (and did not
+ * wait), in step s-2; so every peer has done step s-3, in which it read what was written in s-4.
+ */
+#ifndef PAR_PROTOCOL_H
+#define PAR_PROTOCOL_H
+
+#include "call.h"
+#include "numerics.h"
+
+#ifndef PAR_PATIENCE
+#define PAR_PATIENCE 256u /* fruitless polls between two looks at clock and abort words; a power of two */
+#endif
+
+#define PAR_BATCH 4u /* vecs that a thread has in flight where it moves several */
+
+/* --- where things are --------------------------------------------------------------------------------------------- */
+
+typedef struct { uint32_t begin, count; } par_range; /* in vecs */
+
+/* Part i of n vecs cut into `parts` parts whose sizes differ by one at most. */
+PAR_DEV par_range par_part(uint32_t n, uint32_t parts, uint32_t i)
+{
+    par_range r;
+    r.begin = (uint32_t)((uint64_t)n * i / parts);
+    r.count = (uint32_t)((uint64_t)n * (i + 1) / parts) - r.begin;
+    return r;
+}
+
+/* This lane's part of the message: first vec and number of vecs. */
+typedef struct { uint64_t first; uint32_t count; } par_share;
+
+PAR_DEV par_share par_lane_share(const par_call *c)
+{
+    uint64_t vecs = (c->bytes + 15) / 16, lane = par_block();
+    par_share s;
+    s.first = vecs * lane / c->lanes;
+    s.count = (uint32_t)(vecs * (lane + 1) / c->lanes - s.first);
+    return s;
+}
+
+/* Offset in a box of this lane's slot, in words. */
+PAR_DEV uint64_t par_slot(const par_call *c, uint32_t epoch)
+{
+    return (uint64_t)par_block() * c->lane_words + (uint64_t)(epoch % PAR_SLOTS) * c->slot_words;
+}
+
+/* Where words for rank q go, and where words of rank p are, both for an offset in a box. */
+PAR_DEV uint32_t *par_to(const par_call *c, uint32_t q, uint64_t offset)
+{
+    return c->transport == PAR_PUSH ? c->box[q] + offset + (uint64_t)c->rank * c->sender_words
+                                    : c->box[c->rank] + offset;
+}
+
+PAR_DEV uint32_t *par_from(const par_call *c, uint32_t p, uint64_t offset)
+{
+    return c->transport == PAR_PUSH ? c->box[c->rank] + offset + (uint64_t)p * c->sender_words : c->box[p] + offset;
+}
+
+/* Rank after this one by k, so that ranks do not all begin with the same peer. */
+PAR_DEV uint32_t par_next(const par_call *c, uint32_t k)
+{
+    uint32_t q = c->rank + k;
+    return q < c->world ? q : q - c->world;
+}
+
+/* Store a vec where all peers will read it: once in an outbox, or into every peer's inbox. */
+PAR_DEV void par_publish(const par_call *c, uint64_t offset, par_vec v)
+{
+    if (c->transport == PAR_PUSH) {
+        for (uint32_t k = 1; k < c->world; k++)
+            par_st4(par_to(c, par_next(c, k), offset), v);
+    } else {
+        par_st4(par_to(c, c->rank, offset), v);
+    }
+}
+
+/* --- input and output --------------------------------------------------------------------------------------------- */
+
+/* The 16 bytes at byte `at`, element by element; zero behind the end. */
+PAR_COLD par_vec par_input_slow(const par_call *c, uint64_t at, int dtype)
+{
+    const char *in = (const char *)c->in;
+    par_vec v = {{0, 0, 0, 0}};
+    for (uint32_t b = 0; b < 16 && at + b < c->bytes; b += dtype == PAR_FP32 ? 4 : 2) {
+        if (dtype == PAR_FP32)
+            v.w[b / 4] = par_in_u32(in + at + b);
+        else
+            v.w[b / 4] |= par_in_u16(in + at + b) << 8 * (b & 2u);
+    }
+    return v;
+}
+
+PAR_COLD void par_output_slow(const par_call *c, uint64_t at, par_vec v, int dtype)
+{
+    char *out = (char *)c->out;
+    for (uint32_t b = 0; b < 16 && at + b < c->bytes; b += dtype == PAR_FP32 ? 4 : 2) {
+        if (dtype == PAR_FP32)
+            par_out_u32(out + at + b, v.w[b / 4]);
+        else
+            par_out_u16(out + at + b, v.w[b / 4] >> 8 * (b & 2u));
+    }
+}
+
+/* Vec i of the input, as it is. */
+PAR_DEV par_vec par_input(const par_call *c, uint64_t i, int dtype)
+{
+    uint64_t at = 16 * i;
+    if (c->vector_in && at + 16 <= c->bytes)
+        return par_in4((const char *)c->in + at);
+    return par_input_slow(c, at, dtype);
+}
+
+PAR_DEV void par_output(const par_call *c, uint64_t i, par_vec v, int dtype)
+{
+    uint64_t at = 16 * i;
+    if (c->vector_out && at + 16 <= c->bytes)
+        par_out4((char *)c->out + at, v);
+    else
+        par_output_slow(c, at, v, dtype);
+}
+
+/* --- waiting and failing ------------------------------------------------------------------------------------------ */
+
+/* What a thread waits for; starts as zero but for the fields that say so. */
+typedef struct {
+    uint32_t spins, late;
+    uint64_t since;
+    uint32_t phase, epoch, expected; /* set by who waits */
+} par_wait;
+
+/* Describe a wait in host memory; the state word comes last. */
+PAR_COLD void par_note(const par_call *c, uint32_t *note, const par_wait *w, uint32_t error, uint32_t peer,
+                       uint32_t seen, uint64_t waited_ns)
+{
+    par_st(note + PAR_NOTE_ERROR, error);
+    par_st(note + PAR_NOTE_PEER, peer);
+    par_st(note + PAR_NOTE_ALGORITHM, c->algorithm);
+    par_st(note + PAR_NOTE_PHASE, w->phase);
+    par_st(note + PAR_NOTE_LANE, par_block());
+    par_st(note + PAR_NOTE_EPOCH, w->epoch);
+    par_st(note + PAR_NOTE_EXPECTED, w->expected);
+    par_st(note + PAR_NOTE_SEEN, seen);
+    par_st(note + PAR_NOTE_WAITED_MS, (uint32_t)(waited_ns / 1000000u));
+    par_fence();
+    par_st(note + PAR_NOTE_STATE, 1);
+}
+
+/* Abort word: the error and whom it is about. 0 means no abort. */
+#define PAR_ABORT(error, peer) ((uint32_t)(error) | ((peer) + 1u) << 8)
+
+/* This lane has failed: leave a note (the first does), tell everybody, and end. */
+PAR_COLD void par_fail(const par_call *c, const par_wait *w, uint32_t error, uint32_t peer, uint32_t seen,
+                       uint64_t waited_ns)
+{
+    if (par_own_exchange(c->claim, 1) == 0)
+        par_note(c, c->failed, w, error, peer, seen, waited_ns);
+    par_own_st(&c->lane[par_block()].dead, 1);
+    par_st(c->abort_word + c->rank, PAR_ABORT(error, peer));
+    par_fence();
+    if (c->trap)
+        par_trap();
+}
+
+/* Whether somebody has aborted; fails this lane too if so. */
+PAR_COLD int par_aborted(const par_call *c, const par_wait *w, uint32_t seen, uint64_t waited_ns)
+{
+    uint32_t word = 0;
+    for (uint32_t p = 0; p < c->world && word == 0; p++)
+        word = par_ld(c->abort_word + p);
+    if (word != 0)
+        par_fail(c, w, word & 0xffu, (word >> 8) - 1u, seen, waited_ns);
+    return word != 0;
+}
+
+/* A look around after many fruitless polls. Non-zero: give up, everything is said. */
+PAR_COLD int par_look(const par_call *c, par_wait *w, uint32_t peer, uint32_t seen)
+{
+    uint64_t now = par_clock_ns(), waited;
+    int over = 0;
+    if (w->since == 0)
+        w->since = now;
+    waited = now - w->since;
+    over = par_aborted(c, w, seen, waited);
+    if (!over && waited > c->timeout_ns) {
+        par_fail(c, w, (uint32_t)-PAR_ERR_TIMEOUT, peer, seen, waited);
+        over = 1;
+    } else if (!over && waited > c->late_ns && !w->late) {
+        w->late = 1;
+        if (par_own_exchange(c->claim + 1, 1) == 0)
+            par_note(c, c->late, w, (uint32_t)-PAR_ERR_TIMEOUT, peer, seen, waited);
+    }
+    return over;
+}
+
+/* To be called after every fruitless poll. */
+PAR_DEV int par_give_up(const par_call *c, par_wait *w, uint32_t peer, uint32_t seen)
+{
+    return (++w->spins % PAR_PATIENCE) == 0 && par_look(c, w, peer, seen);
+}
+
+/* Tests: be late. */
+PAR_COLD void par_dawdle(const par_call *c, uint32_t epoch)
+{
+    uint64_t start = par_clock_ns(), wait = c->delay_ns;
+    if (c->jitter_ns) {
+        uint32_t h = (epoch * 0x9e3779b9u) ^ (par_block() * 0x85ebca6bu) ^ (c->rank * 0xc2b2ae35u);
+        h = (h ^ h >> 15) * 0x2c1b3c6du;
+        h = (h ^ h >> 12) * 0x297a2d39u;
+        wait += (h ^ h >> 15) % c->jitter_ns;
+    }
+    while (par_clock_ns() - start < wait && par_ld(c->abort_word + c->rank) == 0)
+        ;
+}
+
+/*
+ * The housekeeper at entry: is the lane free, is the communicator alive? The loads are issued at entry and looked at
+ * later, so that nobody waits for host memory.
+ */
+typedef struct { uint32_t busy; par_vec abort[2]; } par_entry;
+
+PAR_DEV par_entry par_enter(const par_call *c)
+{
+    par_entry e;
+    e.busy = par_own_exchange(c->busy + par_block(), 1);
+    e.abort[0] = par_ld4(c->abort_word);
+    e.abort[1] = par_ld4(c->abort_word + 4);
+    return e;
+}
+
+PAR_DEV void par_check_entry(const par_call *c, const par_entry *e, uint32_t epoch)
+{
+    par_wait w = {0, 0, 0, 0, epoch, 0};
+    uint32_t any = 0;
+    PAR_UNROLL
+    for (int i = 0; i < 4; i++)
+        any |= e->abort[0].w[i] | e->abort[1].w[i];
+    if (e->busy)
+        par_fail(c, &w, (uint32_t)-PAR_ERR_OVERLAP, c->rank, 1, 0);
+    else if (any)
+        par_aborted(c, &w, 0, 0);
+}
+
+/* A lane that failed earlier: nothing moves any more. */
+PAR_DEV int par_is_dead(const par_call *c)
+{
+    int dead = par_own_ld(&c->lane[par_block()].dead) != 0;
+    if (dead && c->trap)
+        par_trap();
+    return dead;
+}
+
+PAR_DEV int par_is_worker(const par_call *c) { return par_thread() < c->workers; }
+PAR_DEV int par_is_keeper(const par_call *c) { return par_thread() == c->workers; }
+
+/* --- receiving ---------------------------------------------------------------------------------------------------- */
+
+PAR_DEV int par_arrived(par_vec v)
+{
+    return v.w[0] != PAR_EMPTY && v.w[1] != PAR_EMPTY && v.w[2] != PAR_EMPTY && v.w[3] != PAR_EMPTY;
+}
+
+/* One vec at an offset from every peer into part[]; polls until all are there. 0 if it gave up. */
+PAR_DEV int par_receive_all(const par_call *c, uint64_t offset, par_vec part[PAR_MAX_WORLD], par_wait *w)
+{
+    uint32_t missing = ((1u << c->world) - 1u) & ~(1u << c->rank);
+    do {
+        uint32_t late = 0;
+        PAR_UNROLL
+        for (uint32_t p = 0; p < PAR_MAX_WORLD; p++)
+            if (missing >> p & 1u)
+                part[p] = par_ld4(par_from(c, p, offset));
+        PAR_UNROLL
+        for (uint32_t p = 0; p < PAR_MAX_WORLD; p++) {
+            if (missing >> p & 1u) {
+                if (par_arrived(part[p]))
+                    missing &= ~(1u << p);
+                else
+                    late = p;
+            }
+        }
+        if (missing && par_give_up(c, w, late, PAR_EMPTY))
+            return 0;
+    } while (missing);
+    return 1;
+}
+
+/* --- moving ------------------------------------------------------------------------------------------------------- */
+
+/*
+ * How workers share a job that has a part per peer: a team of threads for each peer, so that a team's accesses are
+ * neighbours. With fewer workers than peers a team has one thread and takes several peers in turn.
+ */
+typedef struct { uint32_t team, teams, member, size; } par_team;
+
+PAR_DEV par_team par_my_team(const par_call *c)
+{
+    par_team t;
+    t.size = c->workers / (c->world - 1);
+    if (t.size == 0)
+        t.size = 1;
+    t.teams = c->workers / t.size;
+    t.team = par_thread() / t.size;
+    t.member = par_thread() % t.size;
+    if (t.team >= t.teams) /* left over: no job */
+        t.team = c->world;
+    return t;
+}
+
+/* A message part as the protocols see it: `count` vecs from vec `first` of the message, staged at a slot of the box. */
+typedef struct {
+    uint64_t first;
+    uint32_t count;
+    uint64_t slot; /* offset in a box, in words: the scatter area; the gather area is gather_words behind */
+} par_piece;
+
+/* Vec i of the scatter area for owner's part; an inbox holds only that part, an outbox all of them. */
+PAR_DEV uint64_t par_scatter_at(const par_call *c, const par_piece *m, par_range part, uint32_t i)
+{
+    return m->slot + 4ull * (c->transport == PAR_PUSH ? i : part.begin + i);
+}
+
+PAR_DEV uint64_t par_gather_at(const par_call *c, const par_piece *m, uint32_t i)
+{
+    return m->slot + c->gather_words + 4ull * i;
+}
+
+/* One-shot: all of my input to all. */
+PAR_DEV void par_send_all(const par_call *c, const par_piece *m, int dtype)
+{
+    const uint32_t stride = c->workers;
+    for (uint32_t i = par_thread(); i < m->count; i += PAR_BATCH * stride) {
+        par_vec v[PAR_BATCH];
+        PAR_UNROLL
+        for (uint32_t k = 0; k < PAR_BATCH; k++)
+            if (i + k * stride < m->count)
+                v[k] = par_input(c, m->first + i + k * stride, dtype);
+        PAR_UNROLL
+        for (uint32_t k = 0; k < PAR_BATCH; k++)
+            if (i + k * stride < m->count)
+                par_publish(c, m->slot + 4ull * (i + k * stride), par_clean(v[k], dtype));
+    }
+}
+
+/* Two-shot: of my input, each peer's part to that peer. */
+PAR_DEV void par_scatter(const par_call *c, const par_piece *m, int dtype)
+{
+    const par_team t = par_my_team(c);
+    for (uint32_t peer = t.team + 1; peer < c->world; peer += t.teams) {
+        const uint32_t q = par_next(c, peer);
+        const par_range part = par_part(m->count, c->world, q);
+        for (uint32_t i = t.member; i < part.count; i += PAR_BATCH * t.size) {
+            par_vec v[PAR_BATCH];
+            PAR_UNROLL
+            for (uint32_t k = 0; k < PAR_BATCH; k++)
+                if (i + k * t.size < part.count)
+                    v[k] = par_input(c, m->first + part.begin + i + k * t.size, dtype);
+            PAR_UNROLL
+            for (uint32_t k = 0; k < PAR_BATCH; k++)
+                if (i + k * t.size < part.count)
+                    par_st4(par_to(c, q, par_scatter_at(c, m, part, i + k * t.size)), par_clean(v[k], dtype));
+        }
+    }
+}
+
+/*
+ * Sum everybody's vecs of a part, mine from the input, and store the result; in a two-shot publish it too. What is
+ * stored is what is published. Polls; where a flag has said that the data is there, the first poll succeeds, because
+ * no data is PAR_EMPTY. 0 if it gave up.
+ */
+PAR_DEV int par_combine(const par_call *c, const par_piece *m, par_range part, int publish, int dtype, par_wait *w)
+{
+    for (uint32_t i = par_thread(); i < part.count; i += c->workers) {
+        const uint64_t at = m->first + part.begin + i;
+        const par_vec own = par_clean(par_input(c, at, dtype), dtype);
+        par_vec v[PAR_MAX_WORLD], sum;
+        if (!par_receive_all(c, par_scatter_at(c, m, part, i), v, w))
+            return 0;
+        PAR_UNROLL
+        for (uint32_t p = 0; p < PAR_MAX_WORLD; p++)
+            if (p == c->rank)
+                v[p] = own;
+        sum = par_sum(v, c->world, dtype);
+        if (publish)
+            par_publish(c, par_gather_at(c, m, i), sum);
+        par_output(c, at, sum, dtype);
+    }
+    return 1;
+}
+
+/* Two-shot: everybody else's results to my output. 0 if it gave up. */
+PAR_DEV int par_gather(const par_call *c, const par_piece *m, int dtype, par_wait *w)
+{
+    const par_team t = par_my_team(c);
+    for (uint32_t peer = t.team + 1; peer < c->world; peer += t.teams) {
+        const uint32_t p = par_next(c, peer);
+        const par_range part = par_part(m->count, c->world, p);
+        for (uint32_t i = t.member; i < part.count; i += PAR_BATCH * t.size) {
+            par_vec v[PAR_BATCH];
+            PAR_UNROLL
+            for (uint32_t k = 0; k < PAR_BATCH; k++)
+                if (i + k * t.size < part.count)
+                    v[k] = par_ld4(par_from(c, p, par_gather_at(c, m, i + k * t.size)));
+            PAR_UNROLL
+            for (uint32_t k = 0; k < PAR_BATCH; k++) {
+                if (i + k * t.size < part.count) {
+                    const uint32_t *from = par_from(c, p, par_gather_at(c, m, i + k * t.size));
+                    while (!par_arrived(v[k])) {
+                        if (par_give_up(c, w, p, PAR_EMPTY))
+                            return 0;
+                        v[k] = par_ld4(from);
+                    }
+                    par_output(c, m->first + part.begin + i + k * t.size, v[k], dtype);
+                }
+            }
+        }
+    }
+    return 1;
+}
+
+/* --- sentinel ----------------------------------------------------------------------------------------------------- */
+
+/* A lane's bookkeeping as read at entry; every thread reads it all, so nobody waits twice. */
+typedef struct { uint32_t epoch, stale; } par_turn; /* stale: extent of the slot that this call resets */
+
+PAR_DEV par_turn par_take_turn(const par_call *c)
+{
+    const par_lane *lane = c->lane + par_block();
+    par_turn t;
+    uint32_t extent[PAR_SLOTS];
+    t.epoch = par_own_ld(&lane->epoch);
+    PAR_UNROLL
+    for (uint32_t s = 0; s < PAR_SLOTS; s++)
+        extent[s] = par_own_ld(&lane->extent[s]);
+    t.stale = 0;
+    PAR_UNROLL
+    for (uint32_t s = 0; s < PAR_SLOTS; s++)
+        if ((t.epoch - 2) % PAR_SLOTS == s)
+            t.stale = extent[s];
+    return t;
+}
+
+/* Empty `count` vecs. */
+PAR_DEV void par_empty(uint32_t *at, uint32_t count, uint32_t member, uint32_t size)
+{
+    const par_vec empty = {{PAR_EMPTY, PAR_EMPTY, PAR_EMPTY, PAR_EMPTY}};
+    for (uint32_t i = member; i < count; i += size)
+        par_st4(at + 4ull * i, empty);
+}
+
+/* Reset what a one-shot of `count` vecs wrote: my outbox, or my inbox from every peer. */
+PAR_DEV void par_reset_one_shot(const par_call *c, uint64_t slot, uint32_t count)
+{
+    if (c->transport != PAR_PUSH) {
+        par_empty(par_to(c, c->rank, slot), count, par_thread(), c->workers);
+    } else {
+        const par_team t = par_my_team(c);
+        for (uint32_t peer = t.team + 1; peer < c->world; peer += t.teams)
+            par_empty(par_from(c, par_next(c, peer), slot), count, t.member, t.size);
+    }
+}
+
+/* Reset what a two-shot of `count` vecs wrote: my outbox but for my own part and my results, or what every peer put into
+ * my inbox. */
+PAR_DEV void par_reset_two_shot(const par_call *c, uint64_t slot, uint32_t count)
+{
+    const par_range mine = par_part(count, c->world, c->rank);
+    if (c->transport != PAR_PUSH) {
+        const uint32_t end = mine.begin + mine.count, me = par_thread();
+        par_empty(par_to(c, c->rank, slot), mine.begin, me, c->workers);
+        par_empty(par_to(c, c->rank, slot + 4ull * end), count - end, me, c->workers);
+        par_empty(par_to(c, c->rank, slot + c->gather_words), mine.count, me, c->workers);
+    } else {
+        const par_team t = par_my_team(c);
+        for (uint32_t peer = t.team + 1; peer < c->world; peer += t.teams) {
+            const uint32_t p = par_next(c, peer);
+            par_empty(par_from(c, p, slot), mine.count, t.member, t.size);
+            par_empty(par_from(c, p, slot + c->gather_words), par_part(count, c->world, p).count, t.member, t.size);
+        }
+    }
+}
+
+/* One-shot and two-shot with validity in the data. `two` is constant. */
+PAR_DEV void par_sentinel(const par_call *c, int two, int dtype)
+{
+    const par_turn turn = par_take_turn(c);
+    const par_share share = par_lane_share(c);
+    const par_piece m = {share.first, share.count, par_slot(c, turn.epoch)};
+    const uint64_t old = par_slot(c, turn.epoch - 2);
+    par_lane *lane = c->lane + par_block();
+    par_wait w = {0, 0, 0, 1, turn.epoch, 0};
+    par_entry entry;
+
+    if (par_is_dead(c))
+        return;
+    if (par_is_keeper(c))
+        entry = par_enter(c);
+    if (par_is_worker(c)) {
+        if (c->delay_ns | c->jitter_ns)
+            par_dawdle(c, turn.epoch);
+        if (two) {
+            par_scatter(c, &m, dtype);
+            par_reset_two_shot(c, old, turn.stale);
+        } else {
+            par_send_all(c, &m, dtype);
+            par_reset_one_shot(c, old, turn.stale);
+        }
+    }
+    par_barrier();
+    if (par_is_keeper(c)) {
+        par_fence(); /* the resets, before anything of the next call */
+        par_own_st(&lane->extent[turn.epoch % PAR_SLOTS], share.count);
+        par_own_st(&lane->epoch, turn.epoch + 1);
+        par_check_entry(c, &entry, turn.epoch);
+    }
+    if (par_is_worker(c)) {
+        const par_range all = {0, share.count};
+        int ok = par_combine(c, &m, two ? par_part(share.count, c->world, c->rank) : all, two, dtype, &w);
+        w.phase = 2;
+        if (two && ok)
+            par_gather(c, &m, dtype, &w);
+    }
+    par_barrier();
+    if (par_is_keeper(c))
+        par_own_st(c->busy + par_block(), 0);
+}
+
+/* --- chunked ------------------------------------------------------------------------------------------------------ */
+
+/* Rank p's flag for rank q and this lane: in an outbox all read the same word, into other GPUs everybody gets his own. */
+PAR_DEV uint32_t *par_flag(const par_call *c, uint32_t p, uint32_t q)
+{
+    uint32_t *base = c->transport == PAR_HOST ? c->flag[p] : c->flag[q];
+    return base + (uint64_t)(par_block() * PAR_MAX_WORLD + p) * PAR_FLAG_WORDS;
+}
+
+/* Tell every peer how many steps are done. */
+PAR_DEV void par_post(const par_call *c, uint32_t steps)
+{
+    if (c->transport == PAR_HOST) {
+        par_st(par_flag(c, c->rank, c->rank), steps);
+    } else {
+        for (uint32_t k = 1; k < c->world; k++)
+            par_st(par_flag(c, c->rank, par_next(c, k)), steps);
+    }
+}
+
+/* Wait until every peer has done so many steps; each thread looks at its share of the peers, so a barrier must follow.
+ * 0 if it gave up. */
+PAR_DEV int par_await(const par_call *c, uint32_t steps, par_wait *w)
+{
+    for (uint32_t p = par_thread(); p < c->world; p += c->workers) {
+        const uint32_t *flag = par_flag(c, p, c->rank);
+        uint32_t seen;
+        w->epoch = w->expected = steps;
+        while (p != c->rank && (int32_t)((seen = par_ld_acquire(flag)) - steps) < 0)
+            if (par_give_up(c, w, p, seen))
+                return 0;
+    }
+    return 1;
+}
+
+/* Tile i of this lane's share, staged in the slot of step s. */
+PAR_DEV par_piece par_tile(const par_call *c, par_share share, uint32_t i, uint32_t s)
+{
+    const uint32_t begin = i * c->tile, left = share.count - begin;
+    const par_piece m = {share.first + begin, left < c->tile ? left : c->tile, par_slot(c, s)};
+    return m;
+}
+
+/*
+ * One-shot and two-shot in steps: send tile i, sum tile i-1, gather tile i-2 (two-shot). `two` is constant.
+ */
+PAR_DEV void par_chunked(const par_call *c, int two, int dtype)
+{
+    par_lane *lane = c->lane + par_block();
+    const uint32_t first = par_own_ld(&lane->epoch);
+    const par_share share = par_lane_share(c);
+    const uint32_t tiles = (share.count + c->tile - 1) / c->tile, steps = tiles + (two ? 2 : 1);
+    par_wait w = {0, 0, 0, 0, first, 0};
+    par_entry entry;
+    int ok = 1;
+
+    if (par_is_dead(c))
+        return;
+    if (par_is_keeper(c))
+        entry = par_enter(c);
+    if (par_is_worker(c) && (c->delay_ns | c->jitter_ns))
+        par_dawdle(c, first);
+    for (uint32_t i = 0; i < steps; i++) {
+        const uint32_t s = first + i;
+        if (par_is_worker(c)) {
+            if (i < tiles) {
+                const par_piece m = par_tile(c, share, i, s);
+                if (two)
+                    par_scatter(c, &m, dtype);
+                else
+                    par_send_all(c, &m, dtype);
+            }
+            w.phase = i <= tiles ? 1 : 2;
+            if (i > 0)
+                ok = par_await(c, s, &w);
+        }
+        if (i > 0 && par_barrier_or(!ok))
+            return;
+        if (par_is_worker(c) && i > 0 && i <= tiles) {
+            const par_piece m = par_tile(c, share, i - 1, s - 1);
+            const par_range all = {0, m.count};
+            ok = par_combine(c, &m, two ? par_part(m.count, c->world, c->rank) : all, two, dtype, &w);
+        }
+        if (i < steps - 1) {
+            par_barrier();
+            if (par_is_keeper(c)) {
+                par_fence();
+                par_post(c, s + 1);
+            }
+        }
+        if (par_is_keeper(c) && i == 0)
+            par_check_entry(c, &entry, first);
+        if (two && par_is_worker(c) && i > 1) {
+            const par_piece m = par_tile(c, share, i - 2, s - 2);
+            ok = ok && par_gather(c, &m, dtype, &w);
+        }
+    }
+    par_barrier();
+    if (par_is_keeper(c)) {
+        par_own_st(&lane->epoch, first + steps);
+        par_own_st(c->busy + par_block(), 0);
+    }
+}
+
+/* --- entry points ------------------------------------------------------------------------------------------------- */
+
+PAR_DEV void par_sentinel_one_shot(const par_call *call, int dtype) { par_sentinel(call, 0, dtype); }
+PAR_DEV void par_sentinel_two_shot(const par_call *call, int dtype) { par_sentinel(call, 1, dtype); }
+PAR_DEV void par_chunked_one_shot(const par_call *call, int dtype) { par_chunked(call, 0, dtype); }
+PAR_DEV void par_chunked_two_shot(const par_call *call, int dtype) { par_chunked(call, 1, dtype); }
+
+#endif
