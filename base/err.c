@@ -10,6 +10,17 @@ enum { MESSAGE_MAX = 4096, HINT_MAX = 1024 };
 static _Thread_local char message[MESSAGE_MAX];
 static _Thread_local char hint[HINT_MAX];
 
+/* Cut when it is too long. */
+static void append(const char *text)
+{
+    size_t used = strlen(message), len = strlen(text), room = sizeof message - 1 - used;
+
+    if (len > room)
+        len = room;
+    memcpy(message + used, text, len);
+    message[used + len] = '\0';
+}
+
 int sp_err(int code, const char *fmt, ...)
 {
     va_list args;
@@ -25,13 +36,12 @@ int sp_err_sys(int code, const char *fmt, ...)
 {
     const char *reason = strerror(errno);
     va_list args;
-    size_t used;
 
     va_start(args, fmt);
     (void)vsnprintf(message, sizeof message, fmt, args);
     va_end(args);
-    used = strlen(message);
-    (void)snprintf(message + used, sizeof message - used, ": %s", reason);
+    append(": ");
+    append(reason);
     hint[0] = '\0';
     return code;
 }
@@ -40,14 +50,13 @@ int sp_err_wrap(int code, const char *fmt, ...)
 {
     char cause[MESSAGE_MAX];
     va_list args;
-    size_t used;
 
     memcpy(cause, message, sizeof cause);
     va_start(args, fmt);
     (void)vsnprintf(message, sizeof message, fmt, args);
     va_end(args);
-    used = strlen(message);
-    (void)snprintf(message + used, sizeof message - used, ": %s", cause);
+    append(": ");
+    append(cause);
     return code;
 }
 

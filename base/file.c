@@ -328,6 +328,28 @@ int sp_write_all(int fd, const void *data, size_t len, const char *name)
     return SP_OK;
 }
 
+/* File systems without RENAME_NOREPLACE (NFS) mostly have links; for the rest a look first must do. */
+int sp_rename_noreplace(int dir, const char *from, const char *to)
+{
+    struct stat st;
+
+    if (renameat2(dir, from, dir, to, RENAME_NOREPLACE) == 0)
+        return 0;
+    if (errno != EINVAL && errno != ENOSYS)
+        return -1;
+    if (linkat(dir, from, dir, to, 0) == 0) {
+        unlinkat(dir, from, 0); /* the new name is there: that is what counts */
+        return 0;
+    }
+    if (errno == EEXIST)
+        return -1;
+    if (fstatat(dir, to, &st, AT_SYMLINK_NOFOLLOW) == 0) {
+        errno = EEXIST;
+        return -1;
+    }
+    return renameat(dir, from, dir, to);
+}
+
 /* ---- hashes ---- */
 
 /* Without this the first digest reads openssl.cnf and the modules that it names: slow, and a way for a

@@ -47,6 +47,10 @@ int sp_read_file(struct sp_buf *out, const char *path, size_t max);
 /* Write all bytes to fd, EINTR and short writes handled. */
 int sp_write_all(int fd, const void *data, size_t len, const char *name);
 
+/* rename(2) within dir that fails with EEXIST rather than replace; where the file system cannot, the old name may stay
+ * beside the new one. 0, or -1 with errno; sets no message. */
+int sp_rename_noreplace(int dir, const char *from, const char *to);
+
 int sp_blob_id(struct sp_oid *out, const void *data, size_t len);
 int sp_sha256(char out[SP_SHA256_HEX + 1], const void *data, size_t len);
 

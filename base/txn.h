@@ -16,21 +16,22 @@
  *     sp_txn_free(txn);                               // without commit: nothing was written
  *
  * What commit does, in this order, each step made durable (fsync of file and directory) before the next:
- *   1. stage: the journal <root>/.sgl-pcie/journal.json names every path, its old and new blob id and the
- *      names of its side files; then every new image is written to a side file in the target's own
- *      directory (mode, owner and extended attributes as the old file), and every old image is kept as a
- *      second side file. Nothing visible has changed. A crash here is rolled back by deleting side files.
- *   2. decide: the journal is replaced by one that says "commit". A crash from here on is rolled forward;
- *      all bytes that this needs are already on disk.
- *   3. publish: every live file is hashed once more, then renamed over (rename(2) is atomic; a hard link or a
- *      mapped file elsewhere keeps the old inode). Removed files are unlinked last, new directories are made first.
- *   4. done: the old images go, then the journal, then directories that became empty.
- * An error in 1 undoes 1. An error in 3 puts the old images back; if even that fails the journal stays and
- * the code is SP_EINTERRUPTED.
+ *   1. stage: the journal in <root>/.sgl-pcie/ (base/journal.h) names every path with its old and new blob id; then
+ *      missing directories are made, every new image is written to a side file in the target's own directory (mode,
+ *      owner and extended attributes as the old file), and every old image is kept as a second side file (a hard
+ *      link where possible, so that putting it back restores the very inode). Nothing visible has changed but
+ *      empty directories. A crash here is rolled back by deleting side files.
+ *   2. decide: the journal is renamed to say "commit". A crash from here on is rolled forward; all bytes that this
+ *      needs are already on disk.
+ *   3. publish: every live file is hashed once more, then renamed over (rename(2) is atomic; a hard link or a mapped
+ *      file elsewhere keeps the old inode). Created files come first, then replaced ones, removed ones last.
+ *   4. done: the old images go, then directories that became empty, then the journal.
+ * An error in 1 undoes 1. An error in 3 renames the journal to say "abort" and puts the old images back; if even that
+ * fails the journal stays and the code is SP_EINTERRUPTED. SIGHUP, SIGINT, SIGQUIT and SIGTERM wait until it is over.
  *
  * Concurrency: an exclusive flock(2) on the root directory itself, which leaves no lock file behind. The
  * loser waits up to a few seconds, then gets SP_ECANNOT naming the holder's pid if it can be known.
- * Readers need no lock: sp_txn_pending() tells them that a journal is there.
+ * Readers need no lock: sp_txn_pending() tells them that a journal is there (perhaps of a command still at work).
  */
 #ifndef SP_BASE_TXN_H
 #define SP_BASE_TXN_H
@@ -66,7 +67,8 @@ size_t sp_txn_broken_links(const struct sp_txn *txn);
 int sp_txn_commit(struct sp_txn *txn);
 void sp_txn_free(struct sp_txn *txn);
 
-/* Is a journal there? *out = true also for a journal that cannot be read: the tree is then not fine either.
+/* Is a journal there, or what a kill left before or after one (an empty state directory)? *out = true also for a
+ * journal that cannot be read: the tree is then not fine either.
  * command (may be NULL): the command that was interrupted, for the caller to free; NULL when unreadable. */
 int sp_txn_pending(bool *out, char **command, int dirfd);
 

@@ -1,0 +1,88 @@
+#include "base/lock.h"
+
+#include "base/err.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { POLL_MS = 50 };
+
+/* A line of /proc/locks: "1: FLOCK  ADVISORY  WRITE 4711 fe:00:131 0 EOF". Pid 0 or less: in another pid namespace. */
+static int pid_of_lock(const char *line, const struct stat *st)
+{
+    unsigned int major, minor;
+    unsigned long inode;
+    int pid;
+
+    if (sscanf(line, "%*d: FLOCK %*s %*s %d %x:%x:%lu", &pid, &major, &minor, &inode) != 4)
+        return 0;
+    return inode == st->st_ino && makedev(major, minor) == st->st_dev && pid > 0 ? pid : 0;
+}
+
+/* The pid that holds a flock on fd, or 0. */
+static int holder(int fd)
+{
+    char line[256];
+    struct stat st;
+    FILE *locks;
+    int pid = 0;
+
+    if (fstat(fd, &st) < 0)
+        return 0;
+    locks = fopen("/proc/locks", "re");
+    if (!locks)
+        return 0;
+    while (!pid && fgets(line, sizeof line, locks))
+        pid = pid_of_lock(line, &st);
+    fclose(locks);
+    return pid;
+}
+
+static int busy(int fd, const char *path, int wait_ms)
+{
+    char who[64] = "another process";
+    int pid = holder(fd);
+
+    if (pid)
+        snprintf(who, sizeof who, "process %d", pid);
+    sp_err(SP_ECANNOT, "cannot lock '%s': %s has been writing there for %d s", path, who, wait_ms / 1000);
+    return sp_err_hint(SP_ECANNOT, "wait until %s has ended, then run the command again", who);
+}
+
+static int lock(int fd, const char *path, int wait_ms)
+{
+    const struct timespec pause = {.tv_nsec = POLL_MS * 1000000L};
+
+    for (int waited = 0;; waited += POLL_MS) {
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+            return SP_OK;
+        if (errno == EINTR)
+            continue;
+        if (errno != EWOULDBLOCK)
+            return sp_err_sys(SP_ECANNOT, "cannot lock '%s'", path);
+        if (waited >= wait_ms)
+            return busy(fd, path, wait_ms);
+        nanosleep(&pause, NULL);
+    }
+}
+
+int sp_lock_dir(int *fd, const char *path, int wait_ms)
+{
+    int rc;
+
+    *fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (*fd < 0)
+        return sp_err_sys(SP_ECANNOT, "cannot open '%s'", path);
+    rc = lock(*fd, path, wait_ms);
+    if (rc < 0) {
+        close(*fd);
+        *fd = -1;
+    }
+    return rc;
+}

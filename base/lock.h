@@ -1,0 +1,13 @@
+/*
+ * One writer at a time: an exclusive flock(2) on a directory itself.
+ *
+ * It leaves no lock file behind and ends with the process, however that ends. Network file systems may keep it
+ * to one host; the journal's exclusive creation (base/journal.h) then decides between two hosts.
+ */
+#ifndef SP_BASE_LOCK_H
+#define SP_BASE_LOCK_H
+
+/* Open and lock; close *fd to unlock. Waits up to wait_ms, then SP_ECANNOT with the holder's pid if it can be known. */
+int sp_lock_dir(int *fd, const char *path, int wait_ms);
+
+#endif
