@@ -277,6 +277,14 @@ PAR_DEV int par_arrived(par_vec v)
     return v.w[0] != PAR_EMPTY && v.w[1] != PAR_EMPTY && v.w[2] != PAR_EMPTY && v.w[3] != PAR_EMPTY;
 }
 
+PAR_DEV par_vec par_either(int which, par_vec a, par_vec b)
+{
+    PAR_UNROLL
+    for (int i = 0; i < 4; i++)
+        a.w[i] = which ? a.w[i] : b.w[i];
+    return a;
+}
+
 /* One vec at an offset from every peer into part[]; polls until all are there. 0 if it gave up. */
 PAR_DEV int par_receive_all(const par_call *c, uint64_t offset, par_vec part[PAR_MAX_WORLD], par_wait *w)
 {
@@ -395,8 +403,7 @@ PAR_DEV int par_combine(const par_call *c, const par_piece *m, par_range part, i
             return 0;
         PAR_UNROLL
         for (uint32_t p = 0; p < PAR_MAX_WORLD; p++)
-            if (p == c->rank)
-                v[p] = own;
+            v[p] = par_either(p == c->rank, own, v[p]); /* v[rank] = own would put v into memory */
         sum = par_sum(v, c->world, dtype);
         if (publish)
             par_publish(c, par_gather_at(c, m, i), sum);
@@ -449,11 +456,7 @@ PAR_DEV par_turn par_take_turn(const par_call *c)
     PAR_UNROLL
     for (uint32_t s = 0; s < PAR_SLOTS; s++)
         extent[s] = par_own_ld(&lane->extent[s]);
-    t.stale = 0;
-    PAR_UNROLL
-    for (uint32_t s = 0; s < PAR_SLOTS; s++)
-        if ((t.epoch - 2) % PAR_SLOTS == s)
-            t.stale = extent[s];
+    t.stale = (t.epoch & 2u) ? (t.epoch & 1u ? extent[1] : extent[0]) : (t.epoch & 1u ? extent[3] : extent[2]);
     return t;
 }
 
