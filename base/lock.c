@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -85,4 +86,21 @@ int sp_lock_dir(int *fd, const char *path, int wait_ms)
         *fd = -1;
     }
     return rc;
+}
+
+void sp_hold_signals(sigset_t *before)
+{
+    sigset_t held;
+
+    sigemptyset(&held);
+    sigaddset(&held, SIGHUP);
+    sigaddset(&held, SIGINT);
+    sigaddset(&held, SIGQUIT);
+    sigaddset(&held, SIGTERM);
+    sigprocmask(SIG_BLOCK, &held, before);
+}
+
+void sp_release_signals(const sigset_t *before)
+{
+    sigprocmask(SIG_SETMASK, before, NULL);
 }
