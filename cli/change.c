@@ -35,19 +35,15 @@ static int show_now(struct sp_report *report, const struct sp_subject *subject, 
 
 /* ---- text ---- */
 
-static const char *plural(size_t count)
-{
-    return count == 1 ? "" : "s";
-}
-
-static void append(char *out, size_t *used, const char *between, const char *verb, size_t count, const char *what)
+/* "<verb> <count> <what>s<more>", after a comma when something stands before it; nothing for none. */
+static void append(char *out, size_t *used, const char *verb, size_t count, const char *what, const char *more)
 {
     int len;
 
     if (count == 0 || *used >= MESSAGE_MAX)
         return;
-    len = snprintf(out + *used, MESSAGE_MAX - *used, "%s%s %zu %s%s", *used ? between : "", verb, count, what,
-                   plural(count));
+    len = snprintf(out + *used, MESSAGE_MAX - *used, "%s%s %zu %s%s%s", *used ? ", " : "", verb, count, what,
+                   count == 1 ? "" : "s", more);
     if (len > 0)
         *used += (size_t)len;
 }
@@ -60,11 +56,11 @@ static int say(struct sp_report *report, struct sp_subject *subject, const struc
 
     for (size_t i = 0; i < changes->count; i++)
         patched += changes->item[i].set != NULL;
-    append(message, &used, ", ", dry_run ? words->would : words->done, patched, "file");
-    append(message, &used, ", ", dry_run ? words->would_add : words->added, changes->count - patched,
-           "file of sgl-pcie-runtime");
-    append(message, &used, ", ", dry_run ? "would break" : "broke", changes->broken_links, "hard link");
-    append(message, &used, ", ", dry_run ? "would remove" : "removed", changes->bytecode, "bytecode file");
+    append(message, &used, dry_run ? words->would : words->done, patched, "file", "");
+    append(message, &used, dry_run ? words->would_add : words->added, changes->count - patched, "file",
+           " of sgl-pcie-runtime");
+    append(message, &used, "broke", changes->broken_links, "hard link", "");
+    append(message, &used, "removed", changes->bytecode, "bytecode file", "");
     if (changes->count == 0)
         return sp_report_say(report, NULL, "%s", words->nothing);
     return sp_report_say(report, sp_subject_next(subject, dry_run ? words->command : "status"), "%s", message);

@@ -2,6 +2,7 @@
 #include "cli/show.h"
 #include "patcher/patchset.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static const char *const description[] = {
@@ -155,21 +156,40 @@ static int print_texts(const struct sp_report *report, const struct sp_patchset 
     return rc;
 }
 
+static bool same_reason(const struct sp_release *a, const struct sp_release *b)
+{
+    return a->refuse && b->refuse && strcmp(a->refuse, b->refuse) == 0;
+}
+
+/* One row for the releases from first to last, which are refused for the same reason or not at all. */
+static int release_row(struct sp_table *table, const struct sp_release *first, const struct sp_release *last)
+{
+    char *range = NULL;
+    int rc;
+
+    if (asprintf(&range, "%s%s%s", first->version, first == last ? "" : " to ", first == last ? "" : last->version) < 0)
+        return sp_err(SP_ECANNOT, "out of memory");
+    rc = sp_table_row(table, (const char *const[]){range, first->refuse ? first->refuse : "patched"});
+    free(range);
+    return rc;
+}
+
+/* Every release when verbose, else those that are refused, with the reason once. */
 static int release_rows(struct sp_table *table, const struct sp_report *report, const struct sp_patchset *set)
 {
+    const struct sp_release *releases = set->releases;
     int rc = SP_OK;
 
-    for (size_t i = 0; i < set->release_count && rc == SP_OK; i++) {
-        const struct sp_release *release = &set->releases[i];
-        const char *const cells[] = {release->version, release->refuse ? release->refuse : "patched"};
-
-        if (report->verbose || release->refuse)
-            rc = sp_table_row(table, cells);
+    for (size_t i = 0, last; i < set->release_count && rc == SP_OK; i = last + 1) {
+        last = i;
+        while (!report->verbose && last + 1 < set->release_count && same_reason(&releases[i], &releases[last + 1]))
+            last++;
+        if (report->verbose || releases[i].refuse)
+            rc = release_row(table, &releases[i], &releases[last]);
     }
     return rc;
 }
 
-/* All releases when verbose, else those that are refused, with the reason. */
 static int print_releases(const struct sp_report *report, const struct sp_patchset *set)
 {
     struct sp_table *table;

@@ -64,7 +64,7 @@ static int say_state(struct sp_report *report, struct counts is, const char *app
     if (patched == 0)
         return sp_report_say(
             report, apply,
-            "patch gone: the files are as released while sgl-pcie-runtime is there; was sglang installed again?");
+            "patch gone: sglang was installed again, its files are as released; sgl-pcie-runtime is still there");
     if (patched < is.files)
         return sp_report_say(report, apply, "partly patched: %zu of %zu files", patched, is.files);
     if (is.runtime == SP_RUNTIME_ABSENT)

@@ -237,6 +237,8 @@ static void print_diff_line(const struct sp_report *report, const char *line, si
 
 static void print_diff(const struct sp_report *report, const char *diff)
 {
+    if (diff && *diff)
+        (void)putchar('\n');
     while (diff && *diff) {
         size_t len = strcspn(diff, "\n");
 
@@ -255,5 +257,7 @@ int sp_show_changes(struct sp_report *report, const struct sp_changes *changes)
         rc = changes_table(report, changes);
     for (size_t i = 0; report->text && i < changes->count; i++)
         print_diff(report, changes->item[i].diff.data);
+    if (report->text && any_listed(report, changes))
+        (void)putchar('\n');
     return rc;
 }

@@ -28,15 +28,17 @@ def _pip(scratch):
 def wheel(version, package="sglang"):
     """Path of the wheel of a release; downloads it when it is missing."""
     folder = cache()
-    path = folder / f"{package}-{version}-py3-none-any.whl"
-    if path.exists():
+    pattern = f"{package.replace('-', '_')}-{version}-*.whl"
+    for path in sorted(folder.glob(pattern)):
         return path
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         command = [*_pip(scratch), "download", "--quiet", "--no-deps", "--only-binary=:all:"]
+        command += ["--python-version", "3.11", "--implementation", "cp"]
+        command += ["--platform", "manylinux_2_34_x86_64", "--platform", "any"]
         subprocess.run([*command, "--dest", scratch, f"{package}=={version}"], check=True)
-        os.replace(os.path.join(scratch, path.name), path)
-    return path
+        (found,) = pathlib.Path(scratch).glob(pattern)
+        return found.replace(folder / found.name)
 
 
 def unpack(version, site, only=("sglang/srt/distributed/", "sglang/__init__.py", "sglang/version.py")):
