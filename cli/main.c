@@ -1,8 +1,20 @@
 #include "cli/doc.h"
 #include "cli/report.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+/* A standard stream that the caller closed would lend its number to the next file opened, and that could be one of
+ * the install. Reading gives nothing, and writing is an error that is noticed. */
+static void hold_standard_streams(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
+            (void)open("/dev/null", O_RDONLY);
+}
 
 static int no_command(void)
 {
@@ -70,6 +82,7 @@ int main(int argc, char **argv)
     struct sp_args args;
     int rc, status;
 
+    hold_standard_streams();
     rc = sp_args_parse(&args, argc, argv);
     sp_report_begin(&report, &args, sp_argv_has(argc, argv, "json"));
     if (rc == SP_OK)

@@ -1,0 +1,89 @@
+"""The manual page and the completion as their readers see them."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "patches")]
+
+import real  # noqa: E402
+
+
+def generate(what):
+    return subprocess.run([real.CLI, f"--generate={what}"], capture_output=True, text=True, check=True).stdout
+
+
+def complete(*words):
+    """What bash offers for the last of the words."""
+    script = generate("bash") + '\nCOMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); compopt() { :; }\n_sgl_pcie\n'
+    script += 'printf "%s\\n" "${COMPREPLY[@]}"\n'
+    done = subprocess.run(["bash", "-c", script, "bash", *words], capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+class Man(unittest.TestCase):
+    def setUp(self):
+        self.page = tempfile.NamedTemporaryFile("w", suffix=".1")
+        self.addCleanup(self.page.close)
+        self.page.write(generate("man"))
+        self.page.flush()
+
+    def test_it_has_no_warnings(self):
+        if not shutil.which("man"):
+            self.skipTest("no man")
+        environment = dict(os.environ, LC_ALL="C.UTF-8", MANWIDTH="80", MANROFFSEQ="")
+        done = subprocess.run(
+            ["man", "--warnings", "-l", self.page.name], env=environment, capture_output=True, text=True, check=True
+        )
+        self.assertEqual(done.stderr, "")
+        text = re.sub(r".\x08", "", done.stdout)
+        for word in ("NAME", "SYNOPSIS", "EXIT STATUS", "ENVIRONMENT", "--while-running", "sgl-pcie apply"):
+            self.assertIn(word, text)
+
+    def test_the_build_made_the_same_page(self):
+        share = Path(real.CLI).resolve().parent.parent / "share"
+        self.assertEqual((share / "man/man1/sgl-pcie.1").read_text(), generate("man"))
+        self.assertEqual((share / "bash-completion/completions/sgl-pcie").read_text(), generate("bash"))
+
+
+class Completion(unittest.TestCase):
+    def test_shellcheck_has_nothing_to_say(self):
+        if not shutil.which("shellcheck"):
+            self.skipTest("no shellcheck")
+        done = subprocess.run(
+            ["shellcheck", "-s", "bash", "-"], input=generate("bash"), capture_output=True, text=True, check=False
+        )
+        self.assertEqual(done.stdout, "")
+
+    def test_commands_options_and_values(self):
+        self.assertEqual(complete("sgl-pcie", "re"), ["revert", "recover"])
+        self.assertIn("--while-running", complete("sgl-pcie", "apply", "--"))
+        self.assertNotIn("--while-running", complete("sgl-pcie", "status", "--"))
+        self.assertNotIn("--site", complete("sgl-pcie", "list", "--"))
+        self.assertIn("--site", complete("sgl-pcie", "--s"))
+        self.assertNotIn("--generate", complete("sgl-pcie", "--"))
+        self.assertEqual(complete("sgl-pcie", "status", "--color", ""), ["auto", "always", "never"])
+        self.assertEqual(complete("sgl-pcie", "status", "--color", "=", "al"), ["always"])
+        self.assertEqual(complete("sgl-pcie", "--site", str(HERE.parent / "cl")), [str(HERE)])
+        self.assertEqual(complete("sgl-pcie", "apply", "--set", ""), [])
+
+
+class Cases(unittest.TestCase):
+    """The golden cases against the table: an exit status that a command gives is in its help."""
+
+    def test_every_exit_status_seen_is_documented(self):
+        for case in (HERE / "cases").glob("*.case"):
+            for command, status in re.findall(r"(?m)^\$ sgl-pcie (\w+)(?: [^|;&\n]*)?\n(?:[|!].*\n)*= (\d+)$", case.read_text()):
+                help_text = subprocess.run([real.CLI, command, "--help"], capture_output=True, text=True, check=False)
+                if help_text.returncode == 0:  # else it is a command that does not exist
+                    self.assertRegex(help_text.stdout, rf"(?m)^  {status} ", f"{case.name}: {command}")
+
+
+if __name__ == "__main__":
+    unittest.main()
