@@ -37,12 +37,15 @@ int par_is_two_shot(int algorithm)
            algorithm == PAR_PUSH_TWO_SHOT || algorithm == PAR_PUSH_TWO_SHOT_CHUNKED || algorithm == PAR_PULL_TWO_SHOT;
 }
 
-/* Most bytes of a sentinel message. A one-shot moves world times as much, so its limit falls with the world size. */
+/* Most bytes of a sentinel message. A one-shot moves world times as much, so its limit falls with the world size; resets
+ * in a GPU's own memory cost little, so a two-shot push pays for longer. */
 static uint64_t sentinel_limit(int algorithm, int world, uint64_t sentinel_bytes)
 {
     uint64_t limit = sentinel_bytes ? sentinel_bytes : default_sentinel_bytes;
     if (!par_is_two_shot(algorithm))
         limit = limit * 2 / (uint64_t)world;
+    else if (par_algorithm_transport(algorithm) == PAR_PUSH)
+        limit *= 4;
     return limit;
 }
 

@@ -1,0 +1,226 @@
+/*
+ * watch.c: failure. A thread per communicator polls the peers' processes and the notes that waiting kernels leave in
+ * host memory; reports are put together from both.
+ */
+#include "comm.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "error.h"
+
+#define ABORT_WORD(error, peer) ((uint32_t)-(error) | ((uint32_t)(peer) + 1u) << 8)
+
+enum { TICK_MS = 100 };
+
+static uint32_t load(const uint32_t *p)
+{
+    return __atomic_load_n(p, __ATOMIC_ACQUIRE);
+}
+
+static void store(uint32_t *p, uint32_t v)
+{
+    __atomic_store_n(p, v, __ATOMIC_RELEASE);
+}
+
+void par_log(const struct par_comm *comm, const char *format, ...)
+{
+    char line[512];
+    va_list arguments;
+    int used = snprintf(line, sizeof line, "sgl-pcie: rank %d of %d: ", comm->rank, comm->world);
+    va_start(arguments, format);
+    vsnprintf(line + used, sizeof line - (size_t)used, format, arguments);
+    va_end(arguments);
+    if (comm->options.log)
+        comm->options.log(comm->options.log_context, line);
+    else
+        fprintf(stderr, "%s\n", line);
+}
+
+uint32_t par_abort_seen(const struct par_comm *comm)
+{
+    uint32_t word = 0;
+    for (int r = 0; r < comm->world && word == 0; r++)
+        word = load(&comm->control->abort_word[r]);
+    return word;
+}
+
+void par_abort_for(struct par_comm *comm, int error, int peer, const char *why)
+{
+    pthread_mutex_lock(&comm->cause_lock);
+    if (comm->cause == 0) {
+        comm->cause = error;
+        comm->cause_peer = peer;
+        snprintf(comm->why, sizeof comm->why, "%s", why ? why : "");
+        if (load(&comm->control->abort_word[comm->rank]) == 0)
+            store(&comm->control->abort_word[comm->rank], ABORT_WORD(error, peer));
+    }
+    pthread_mutex_unlock(&comm->cause_lock);
+}
+
+void par_abort(par_comm *comm, const char *why)
+{
+    if (comm)
+        par_abort_for(comm, PAR_ERR_ABORTED, comm->rank, why ? why : "par_abort() was called");
+}
+
+int par_status(const par_comm *comm)
+{
+    return comm && par_abort_seen(comm) == 0 ? PAR_OK : PAR_ERR_ABORTED;
+}
+
+/* --- reports ------------------------------------------------------------------------------------------------------ */
+
+static void report_from_note(par_report *out, const uint32_t *note)
+{
+    out->error = -(int)load(note + PAR_NOTE_ERROR);
+    out->peer = (int)load(note + PAR_NOTE_PEER);
+    out->algorithm = (int)load(note + PAR_NOTE_ALGORITHM);
+    out->phase = (int)load(note + PAR_NOTE_PHASE);
+    out->lane = (int)load(note + PAR_NOTE_LANE);
+    out->epoch = load(note + PAR_NOTE_EPOCH);
+    out->expected = load(note + PAR_NOTE_EXPECTED);
+    out->seen = load(note + PAR_NOTE_SEEN);
+    out->waited_ns = 1000000ull * load(note + PAR_NOTE_WAITED_MS);
+}
+
+static void describe(par_report *out, const char *why)
+{
+    char what[80], where[120] = "";
+    if (out->error == PAR_ERR_TIMEOUT)
+        snprintf(what, sizeof what, "rank %d did not come", out->peer);
+    else if (out->error == PAR_ERR_PEER_DIED)
+        snprintf(what, sizeof what, "the process of rank %d is gone", out->peer);
+    else if (out->error == PAR_ERR_OVERLAP)
+        snprintf(what, sizeof what, "two calls of rank %d ran at the same time", out->peer);
+    else
+        snprintf(what, sizeof what, "rank %d aborted", out->peer);
+    if (out->phase)
+        snprintf(where, sizeof where, "; waited %.1f s in %s, phase %d, lane %d, epoch %u, expected %u, seen %#x",
+                 1e-9 * (double)out->waited_ns, par_algorithm_name(out->algorithm), out->phase, out->lane, out->epoch,
+                 out->expected, out->seen);
+    snprintf(out->text, sizeof out->text, "%s%s%s%s", what, *why ? ": " : "", why, where);
+}
+
+int par_last_report(const par_comm *comm, par_report *out)
+{
+    const uint32_t *note;
+    uint32_t word;
+    if (!comm || !out)
+        return par_error(PAR_ERR_ARGUMENT, "comm and out must not be null");
+    memset(out, 0, sizeof *out);
+    note = comm->control->note[comm->rank].failed;
+    word = par_abort_seen(comm);
+    out->rank = comm->rank;
+    out->peer = -1;
+    if (load(note + PAR_NOTE_STATE)) {
+        report_from_note(out, note);
+    } else if (comm->cause) {
+        out->error = comm->cause;
+        out->peer = comm->cause_peer;
+    } else if (word) {
+        out->error = -(int)(word & 0xffu);
+        out->peer = (int)(word >> 8) - 1;
+    }
+    if (out->error)
+        describe(out, comm->why);
+    return PAR_OK;
+}
+
+/* --- the watcher -------------------------------------------------------------------------------------------------- */
+
+static void log_late(struct par_comm *comm)
+{
+    uint32_t *note = comm->control->note[comm->rank].late;
+    par_report r = {0};
+    if (load(note + PAR_NOTE_STATE)) {
+        report_from_note(&r, note);
+        store(note + PAR_NOTE_STATE, 0);
+        par_log(comm, "waiting for rank %d for %.0f s (%s, phase %d, lane %d); giving up after %.0f s", r.peer,
+                1e-9 * (double)r.waited_ns, par_algorithm_name(r.algorithm), r.phase, r.lane, comm->options.timeout_s);
+    }
+}
+
+static void log_failure(struct par_comm *comm, int *logged)
+{
+    if (!*logged && par_abort_seen(comm)) {
+        par_report r;
+        par_last_report(comm, &r);
+        par_log(comm, "all-reduce aborted: %s", r.text);
+        *logged = 1;
+    }
+}
+
+/* A peer's process has ended: a failure unless it had closed before. */
+static void peer_ended(struct par_comm *comm, int peer)
+{
+    char why[64];
+    if (load(&comm->control->closing[peer]))
+        return;
+    snprintf(why, sizeof why, "process %d", (int)comm->pid[peer]);
+    par_abort_for(comm, PAR_ERR_PEER_DIED, peer, why);
+}
+
+static void *watch(void *argument)
+{
+    struct par_comm *comm = argument;
+    struct pollfd fds[PAR_MAX_WORLD + 1];
+    int logged = 0, stop = 0;
+    for (int r = 0; r < comm->world; r++) {
+        fds[r].fd = r == comm->rank ? -1 : (int)syscall(SYS_pidfd_open, comm->pid[r], 0);
+        fds[r].events = POLLIN;
+        if (r != comm->rank && fds[r].fd < 0 && errno == ESRCH)
+            peer_ended(comm, r);
+    }
+    fds[comm->world].fd = comm->stop_fd;
+    fds[comm->world].events = POLLIN;
+    while (!stop) {
+        int ready = poll(fds, (nfds_t)comm->world + 1, TICK_MS);
+        for (int r = 0; ready > 0 && r < comm->world; r++) {
+            if (fds[r].fd >= 0 && (fds[r].revents & POLLIN)) {
+                peer_ended(comm, r);
+                close(fds[r].fd);
+                fds[r].fd = -1;
+            }
+        }
+        stop = ready > 0 && (fds[comm->world].revents & POLLIN);
+        log_late(comm);
+        log_failure(comm, &logged);
+    }
+    for (int r = 0; r < comm->world; r++)
+        if (fds[r].fd >= 0)
+            close(fds[r].fd);
+    return NULL;
+}
+
+int par_watch_start(struct par_comm *comm)
+{
+    int error;
+    if (comm->options.no_watcher || comm->local)
+        return PAR_OK;
+    comm->stop_fd = eventfd(0, EFD_CLOEXEC);
+    if (comm->stop_fd < 0)
+        return par_error(PAR_ERR_SYSTEM, "eventfd: %s", strerror(errno));
+    error = pthread_create(&comm->watcher, NULL, watch, comm);
+    if (error)
+        return par_error(PAR_ERR_SYSTEM, "cannot start the watcher thread: %s", strerror(error));
+    comm->watching = 1;
+    return PAR_OK;
+}
+
+void par_watch_stop(struct par_comm *comm)
+{
+    const uint64_t one = 1;
+    if (comm->watching && write(comm->stop_fd, &one, sizeof one) == (ssize_t)sizeof one)
+        pthread_join(comm->watcher, NULL);
+    comm->watching = 0;
+    if (comm->stop_fd >= 0)
+        close(comm->stop_fd);
+    comm->stop_fd = -1;
+}
