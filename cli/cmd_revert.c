@@ -3,7 +3,7 @@
 static const char *const description[] = {
     "Reverses the patch in every file that carries it, compares each with the released bytes before it is written, and "
     "removes the runtime and everything else that apply put there. What is left is the install as it was, byte for "
-    "byte, bytecode aside.",
+    "byte, bytecode aside. An install that a running process has loaded is refused, unless --while-running is given.",
     "It needs nothing but the files themselves: it works after pip uninstall sgl-pcie-runtime, too. On a stock install "
     "it does nothing and says so.",
     NULL,
@@ -12,6 +12,7 @@ static const char *const description[] = {
 static const struct sp_option options[] = {
     {.name = "set", .value = "NAME", .many = true, .help = "revert only this patch set (default: all of this layout)"},
     {.name = "dry-run", .help = "show what would be done and write nothing"},
+    {.name = "while-running", .help = "do it even though a process has this SGLang loaded"},
     {.name = NULL},
 };
 
