@@ -35,7 +35,7 @@ def wheel(version, package="sglang"):
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         command = [*_pip(scratch), "download", "--quiet", "--no-deps", "--only-binary=:all:"]
         command += ["--python-version", "3.11", "--implementation", "cp"]
-        command += ["--platform", "manylinux_2_34_x86_64", "--platform", "any"]
+        command += ["--platform", "manylinux_2_34_x86_64", "--platform", "manylinux2014_x86_64", "--platform", "any"]
         subprocess.run([*command, "--dest", scratch, f"{package}=={version}"], check=True)
         (found,) = pathlib.Path(scratch).glob(pattern)
         return found.replace(folder / found.name)
