@@ -155,6 +155,14 @@ static int check_id(const struct sp_buf *bytes, const struct sp_oid *expected, i
     return rc;
 }
 
+/* libgit2 1.5 copies a hunk's lines as strings and compares them by length: a NUL byte makes it read past their end. */
+static int check_text(const struct sp_buf *patch, const char *path)
+{
+    if (patch->len == 0 || memchr(patch->data, '\0', patch->len) != NULL)
+        return sp_err(SP_EFAIL, "the patch for '%s' is empty or not a text", path);
+    return 0;
+}
+
 int sp_patch_run(struct sp_buf *out, const struct sp_buf *in, const char *path, const struct sp_oid *pre,
                  const struct sp_oid *post, const struct sp_buf *patch, int reverse)
 {
@@ -164,6 +172,8 @@ int sp_patch_run(struct sp_buf *out, const struct sp_buf *in, const char *path, 
     int rc;
 
     rc = check_id(in, from, SP_EDRIFT, path);
+    if (rc == 0)
+        rc = check_text(patch, path);
     if (rc == 0 && reverse)
         rc = sp_patch_invert(&inverted, patch);
     if (rc == 0)
