@@ -18,8 +18,9 @@ int sp_access_check(int dirfd, const char *shown, const char *path)
         return 0;
     if (errno == EROFS) {
         sp_err_sys(SP_ECANNOT, "cannot write in '%s/%s'", shown, folder);
-        return sp_err_hint(SP_ECANNOT, "in a container image: a build step 'RUN sgl-pcie apply'; elsewhere: a writable copy "
-                                       "of the environment, named with --python or --site");
+        return sp_err_hint(SP_ECANNOT,
+                           "in a container image: a build step 'RUN sgl-pcie apply'; elsewhere: a writable copy "
+                           "of the environment, named with --python or --site");
     }
     sp_err_sys(SP_ECANNOT, "cannot write in '%s/%s'", shown, folder);
     return sp_err_hint(SP_ECANNOT, "run as the owner of this environment, or make a writable copy and name it with "

@@ -104,7 +104,8 @@ static int plan_patch(struct job *job, const struct sp_plan_file *file)
     if (rc == 0)
         rc = run_patch(&patched, upgrade ? &released : &file->bytes, job, file, &file->text->patch, 0);
     if (rc == 0)
-        rc = plan_write(&job->patches, file->path, upgrade ? "upgrade" : "patch", file->set->name, &file->oid, &patched);
+        rc =
+            plan_write(&job->patches, file->path, upgrade ? "upgrade" : "patch", file->set->name, &file->oid, &patched);
     sp_buf_free(&released);
     sp_buf_free(&patched);
     return rc;
@@ -471,8 +472,7 @@ static int pending_in(int dirfd, const struct sp_install *install)
     int rc = sp_txn_pending(&pending, &command, dirfd);
 
     if (rc == 0 && pending) {
-        sp_err(SP_EINTERRUPTED, "an earlier %s was interrupted in '%s'", command ? command : "write",
-               install->root);
+        sp_err(SP_EINTERRUPTED, "an earlier %s was interrupted in '%s'", command ? command : "write", install->root);
         rc = sp_err_hint(SP_EINTERRUPTED, "sgl-pcie recover %s '%s'", sp_install_option(install),
                          install->python ? install->python : install->root);
     }

@@ -12,11 +12,11 @@
 #include "patcher/plan.h"
 
 struct sp_change {
-    const char *path;         /* relative to the install's root; owned by the result */
-    const char *action;       /* "patch", "upgrade", "revert", "create", "remove" */
-    const char *set;          /* or NULL for files of the runtime */
-    struct sp_oid from, to;   /* hex "" for none */
-    struct sp_buf diff;       /* unified diff of a patched file, when asked for */
+    const char *path;       /* relative to the install's root; owned by the result */
+    const char *action;     /* "patch", "upgrade", "revert", "create", "remove" */
+    const char *set;        /* or NULL for files of the runtime */
+    struct sp_oid from, to; /* hex "" for none */
+    struct sp_buf diff;     /* unified diff of a patched file, when asked for */
 };
 
 struct sp_changes {
@@ -28,7 +28,7 @@ struct sp_changes {
 
 struct sp_apply_options {
     bool dry_run;
-    bool diff;          /* fill in sp_change.diff */
+    bool diff; /* fill in sp_change.diff */
     bool while_running;
     const char *const *sets; /* NULL-terminated, or NULL for all of this layout */
 };

@@ -67,7 +67,8 @@ int sp_bytecode_remove(size_t *removed, const struct sp_install *install, const 
     if (rc < 0 || install->pycache_prefix == NULL)
         return rc;
     /* The cache prefix mirrors absolute paths, without __pycache__; it is the user's own folder. */
-    (void)snprintf(folder, sizeof folder, "%s%s/%.*s", install->pycache_prefix, install->root, (int)(name - path), path);
+    (void)snprintf(folder, sizeof folder, "%s%s/%.*s", install->pycache_prefix, install->root, (int)(name - path),
+                   path);
     fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     return fd < 0 ? 0 : remove_in(removed, fd, name, stem_len, folder);
 }

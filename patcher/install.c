@@ -17,15 +17,14 @@ enum { ANSWER_MAX = 1 << 20, METADATA_MAX = 4 << 20, PROBE_SECONDS = 20, MAX_CAN
 
 /* Run in isolated mode, so neither the current folder nor PYTHONPATH has a say; the user's own site-packages is
  * put back, as it is where `pip install --user` goes. find_spec() of a top-level name imports nothing. */
-static const char probe[] =
-    "import sys, sysconfig, json, os\n"
-    "from importlib.util import find_spec\n"
-    "if sys.prefix == sys.base_prefix:\n"
-    "    import site\n"
-    "    sys.path.insert(0, site.getusersitepackages())\n"
-    "spec = find_spec('sglang')\n"
-    "json.dump({'origin': spec.origin if spec else None,\n"
-    "           'purelib': sysconfig.get_path('purelib')}, sys.stdout)\n";
+static const char probe[] = "import sys, sysconfig, json, os\n"
+                            "from importlib.util import find_spec\n"
+                            "if sys.prefix == sys.base_prefix:\n"
+                            "    import site\n"
+                            "    sys.path.insert(0, site.getusersitepackages())\n"
+                            "spec = find_spec('sglang')\n"
+                            "json.dump({'origin': spec.origin if spec else None,\n"
+                            "           'purelib': sysconfig.get_path('purelib')}, sys.stdout)\n";
 
 static char *join(const char *dir, const char *name)
 {

@@ -7,7 +7,6 @@
 #include <git2/sys/repository.h>
 #include <string.h>
 
-
 static int git_failed(const char *what)
 {
     const git_error *error = git_error_last();
@@ -18,8 +17,8 @@ static int git_failed(const char *what)
 /* The user's and the system's git configuration must have no influence: look for it nowhere. */
 static int start_libgit2(void)
 {
-    static const git_config_level_t levels[] = {GIT_CONFIG_LEVEL_SYSTEM, GIT_CONFIG_LEVEL_XDG,
-                                                GIT_CONFIG_LEVEL_GLOBAL, GIT_CONFIG_LEVEL_PROGRAMDATA};
+    static const git_config_level_t levels[] = {GIT_CONFIG_LEVEL_SYSTEM, GIT_CONFIG_LEVEL_XDG, GIT_CONFIG_LEVEL_GLOBAL,
+                                                GIT_CONFIG_LEVEL_PROGRAMDATA};
     static int started;
     int rc = 0;
 
@@ -194,8 +193,8 @@ static int invert_index_line(struct sp_buf *out, const char *line, size_t len)
 
     if (len < (size_t)(after - line) || strncmp(line + ids + SP_OID_HEX, "..", 2) != 0)
         return sp_err(SP_EFAIL, "the patch has no full blob ids");
-    return sp_buf_printf(out, "index %.*s..%.*s%.*s", SP_OID_HEX, line + ids + SP_OID_HEX + 2, SP_OID_HEX,
-                         line + ids, (int)(len - (size_t)(after - line)), after);
+    return sp_buf_printf(out, "index %.*s..%.*s%.*s", SP_OID_HEX, line + ids + SP_OID_HEX + 2, SP_OID_HEX, line + ids,
+                         (int)(len - (size_t)(after - line)), after);
 }
 
 /* "@@ -<a> +<b> @@..." -> "@@ -<b> +<a> @@..." */

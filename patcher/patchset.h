@@ -16,15 +16,15 @@
 struct sp_patch {
     unsigned revision;
     struct sp_oid post;
-    char *file;   /* relative to the patches directory */
+    char *file; /* relative to the patches directory */
     char sha256[SP_SHA256_HEX + 1];
 };
 
 struct sp_text {
     char *path;
     struct sp_oid pre;
-    struct sp_patch patch;    /* the current revision */
-    struct sp_patch *old;     /* earlier revisions, that an install may still carry */
+    struct sp_patch patch; /* the current revision */
+    struct sp_patch *old;  /* earlier revisions, that an install may still carry */
     size_t old_count;
 };
 

@@ -103,8 +103,7 @@ static int matches(struct sp_plan *plan, const struct sp_patchset *set, const st
 
 /* The release whose every file is here, in any of its states. Several can be: then the one that the version names,
  * else the newest. */
-static const struct sp_release *match_release(struct sp_plan *plan, const struct sp_patchset *set,
-                                              const char *version)
+static const struct sp_release *match_release(struct sp_plan *plan, const struct sp_patchset *set, const char *version)
 {
     const struct sp_release *found = NULL;
 
@@ -314,8 +313,10 @@ static int check_set(const struct sp_plan *plan, size_t index, const struct sp_i
                install->root);
         return sp_err_hint(SP_ENOPATCH, "sgl-pcie list, for the releases that are known");
     }
-    sp_err(SP_EDRIFT, "%zu file%s of sglang %s in '%s' differ%s from every text of that release that we know, first "
-           "'%s'", bad, bad == 1 ? "" : "s", version, install->root, bad == 1 ? "s" : "", bad_path ? bad_path : "(none)");
+    sp_err(SP_EDRIFT,
+           "%zu file%s of sglang %s in '%s' differ%s from every text of that release that we know, first "
+           "'%s'",
+           bad, bad == 1 ? "" : "s", version, install->root, bad == 1 ? "s" : "", bad_path ? bad_path : "(none)");
     return sp_err_hint(SP_EDRIFT, "pip install --force-reinstall --no-deps sglang==%s, then again", version);
 }
 

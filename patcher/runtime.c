@@ -12,10 +12,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PACKAGE "sgl_pcie"
+#define PACKAGE     "sgl_pcie"
 #define DIST_PREFIX "sgl_pcie_runtime-"
 #define DIST_SUFFIX ".dist-info"
-#define DIST_INFO DIST_PREFIX SP_VERSION DIST_SUFFIX
+#define DIST_INFO   DIST_PREFIX SP_VERSION DIST_SUFFIX
 
 enum { FILE_MAX = 256 << 20, DEPTH_MAX = 4 };
 

@@ -23,7 +23,10 @@ struct sp_runtime {
     struct sp_runtime_file *file; /* sorted by path */
     size_t count;
 };
-#define SP_RUNTIME_INIT {NULL, 0}
+#define SP_RUNTIME_INIT                                                                                                \
+    {                                                                                                                  \
+        NULL, 0                                                                                                        \
+    }
 
 /* The files as they should be once this plan is applied. What `build` added beside them stays listed in RECORD. */
 int sp_runtime_wanted(struct sp_runtime *out, const struct sp_install *install, const struct sp_plan *plan);

@@ -24,8 +24,8 @@ static void make(struct fixture *f, const char *header, const char *index_mode, 
     assert_int_equal(sp_buf_set(&f->in, before, sizeof before - 1), 0);
     assert_int_equal(sp_blob_id(&f->pre, before, sizeof before - 1), 0);
     assert_int_equal(sp_blob_id(&f->post, after, sizeof after - 1), 0);
-    assert_int_equal(sp_buf_printf(&f->patch, "%sindex %s..%s%s\n--- a/%s\n+++ b/%s\n%s", header, f->pre.hex, f->post.hex,
-                                   index_mode, path, path, body),
+    assert_int_equal(sp_buf_printf(&f->patch, "%sindex %s..%s%s\n--- a/%s\n+++ b/%s\n%s", header, f->pre.hex,
+                                   f->post.hex, index_mode, path, path, body),
                      0);
 }
 
@@ -37,7 +37,8 @@ static void drop(struct fixture *f)
 }
 
 static const char good_header[] = "diff --git a/pkg/module.py b/pkg/module.py\n";
-static const char good_body[] = "@@ -2,4 +2,5 @@ context\n two\n+2.5\n three\n-four\n five\n+six\n\\ No newline at end of file\n";
+static const char good_body[] =
+    "@@ -2,4 +2,5 @@ context\n two\n+2.5\n three\n-four\n five\n+six\n\\ No newline at end of file\n";
 
 static int run(struct fixture *f, int reverse)
 {
@@ -96,7 +97,8 @@ static void another_result_is_refused(void **state)
     struct fixture f;
 
     (void)state;
-    make(&f, good_header, " 100644", "@@ -2,4 +2,5 @@\n two\n+2.6\n three\n-four\n five\n+six\n\\ No newline at end of file\n");
+    make(&f, good_header, " 100644",
+         "@@ -2,4 +2,5 @@\n two\n+2.6\n three\n-four\n five\n+six\n\\ No newline at end of file\n");
     assert_int_equal(run(&f, 0), SP_EFAIL);
     assert_null(f.out.data);
     drop(&f);
@@ -110,14 +112,16 @@ static void hostile_shapes_are_refused(void **state)
     } bad[] = {
         {"diff --git a/../outside b/../outside\n", " 100644", good_body},
         {"diff --git a//etc/passwd b//etc/passwd\n", " 100644", good_body},
-        {"diff --git a/pkg/module.py b/pkg/other.py\nsimilarity index 90%\nrename from pkg/module.py\nrename to pkg/other.py\n", " 100644",
-         good_body},
+        {"diff --git a/pkg/module.py b/pkg/other.py\nsimilarity index 90%\nrename from pkg/module.py\nrename to "
+         "pkg/other.py\n",
+         " 100644", good_body},
         {"diff --git a/pkg/module.py b/pkg/module.py\nold mode 100644\nnew mode 100755\n", "", good_body},
         {"diff --git a/pkg/module.py b/pkg/module.py\nold mode 100644\nnew mode 120000\n", "", good_body},
         {"diff --git a/pkg/module.py b/pkg/module.py\ndeleted file mode 100644\n", "", good_body},
         {"diff --git a/pkg/module.py b/pkg/module.py\nnew file mode 100644\n", "", good_body},
         {"", " 100644", good_body},
-        {"diff --git a/pkg/module.py b/pkg/module.py\n", " 100644", "@@ -2,1000000000 +2,1000000001 @@\n two\n+2.5\n three\n"},
+        {"diff --git a/pkg/module.py b/pkg/module.py\n", " 100644",
+         "@@ -2,1000000000 +2,1000000001 @@\n two\n+2.5\n three\n"},
         {"diff --git a/pkg/module.py b/pkg/module.py\n", " 100644", "@@ -99999999999999999999,1 +1,1 @@\n two\n"},
         {"diff --git a/pkg/module.py b/pkg/module.py\n", " 100644", "@@ -0,0 +1,99 @@\n"},
         {"diff --git a/pkg/module.py b/pkg/module.py\n", " 100644", ""},

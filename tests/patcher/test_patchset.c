@@ -14,11 +14,14 @@
 
 #define OID_A "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 #define OID_B "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
-#define SUM "cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc"
-#define TEXT "{\"path\":\"a/b.py\",\"pre\":\"" OID_A "\",\"post\":\"" OID_B "\",\"patch\":\"s/1.patch\",\"sha256\":\"" SUM "\"}"
+#define SUM   "cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc"
+#define TEXT                                                                                                           \
+    "{\"path\":\"a/b.py\",\"pre\":\"" OID_A "\",\"post\":\"" OID_B "\",\"patch\":\"s/1.patch\",\"sha256\":\"" SUM "\"" \
+                                                                                                                  "}"
 #define RELEASE "{\"version\":\"1.0\",\"files\":{\"a/b.py\":\"" OID_A "\"}}"
-#define MANIFEST(text, release)                                                                                                  \
-    "{\"schema\":\"sgl-pcie-patches/1\",\"sets\":{\"s\":{\"revision\":1,\"summary\":\"x\",\"texts\":[" text "],\"releases\":[" release "]}}}"
+#define MANIFEST(text, release)                                                                                        \
+    "{\"schema\":\"sgl-pcie-patches/1\",\"sets\":{\"s\":{\"revision\":1,\"summary\":\"x\",\"texts\":[" text            \
+    "],\"releases\":[" release "]}}}"
 
 static int parse(const char *json)
 {
@@ -60,11 +63,18 @@ static void malformed_manifests_are_refused(void **state)
         MANIFEST(TEXT, "{\"files\":{\"a/b.py\":\"" OID_A "\"}}"),
         MANIFEST(TEXT, "{\"version\":\"1.0\",\"files\":{\"a/b.py\":\"" OID_B "\"}}"),
         MANIFEST(TEXT, "{\"version\":\"1.0\",\"files\":{\"../b.py\":\"" OID_A "\"}}"),
-        MANIFEST("{\"path\":\"/etc/passwd\",\"pre\":\"" OID_A "\",\"post\":\"" OID_B "\",\"patch\":\"p\",\"sha256\":\"" SUM "\"}", RELEASE),
-        MANIFEST("{\"path\":\"a/b.py\",\"pre\":\"abc\",\"post\":\"" OID_B "\",\"patch\":\"p\",\"sha256\":\"" SUM "\"}", RELEASE),
-        MANIFEST("{\"path\":\"a/b.py\",\"pre\":\"" OID_A "\",\"post\":\"" OID_B "\",\"patch\":\"../p\",\"sha256\":\"" SUM "\"}", RELEASE),
-        MANIFEST("{\"path\":\"a/b.py\",\"pre\":\"" OID_A "\",\"post\":\"" OID_B "\",\"patch\":\"p\",\"sha256\":\"0\"}", RELEASE),
-        MANIFEST("{\"path\":\"a/b.py\",\"pre\":\"" OID_A "\",\"post\":\"" OID_B "\",\"patch\":\"p\",\"sha256\":\"" SUM "\",\"old\":[{}]}",
+        MANIFEST("{\"path\":\"/etc/passwd\",\"pre\":\"" OID_A "\",\"post\":\"" OID_B
+                 "\",\"patch\":\"p\",\"sha256\":\"" SUM "\"}",
+                 RELEASE),
+        MANIFEST("{\"path\":\"a/b.py\",\"pre\":\"abc\",\"post\":\"" OID_B "\",\"patch\":\"p\",\"sha256\":\"" SUM "\"}",
+                 RELEASE),
+        MANIFEST("{\"path\":\"a/b.py\",\"pre\":\"" OID_A "\",\"post\":\"" OID_B
+                 "\",\"patch\":\"../p\",\"sha256\":\"" SUM "\"}",
+                 RELEASE),
+        MANIFEST("{\"path\":\"a/b.py\",\"pre\":\"" OID_A "\",\"post\":\"" OID_B "\",\"patch\":\"p\",\"sha256\":\"0\"}",
+                 RELEASE),
+        MANIFEST("{\"path\":\"a/b.py\",\"pre\":\"" OID_A "\",\"post\":\"" OID_B "\",\"patch\":\"p\",\"sha256\":\"" SUM
+                 "\",\"old\":[{}]}",
                  RELEASE),
     };
 
