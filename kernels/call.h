@@ -38,9 +38,17 @@ enum {
 typedef struct {
     uint32_t epoch;             /* sentinel: calls so far; chunked: steps so far */
     uint32_t extent[PAR_SLOTS]; /* sentinel: vecs of the message part that last used the slot */
-    uint32_t dead;              /* this lane has failed or seen an abort: leave at once */
-    uint32_t spare[2];
+    uint32_t spare[3];
 } par_lane;
+
+/* Words in a rank's own memory that all its lanes share: relaxed accesses and exchanges. */
+enum {
+    PAR_CLAIM_FAILED, /* somebody has taken it on himself to write the note of the failure */
+    PAR_CLAIM_LATE,   /* likewise the note of a long wait */
+    PAR_CLAIM_LOOK,   /* time of the last look at the abort words */
+    PAR_CLAIM_DEAD,   /* this rank has failed or seen an abort: leave at once */
+    PAR_CLAIM_WORDS = 8
+};
 
 /* What a waiting thread leaves in host memory; words, in this order. */
 enum {
@@ -66,7 +74,7 @@ typedef struct {
     uint32_t *flag[PAR_MAX_WORLD]; /* rank p's flags of this algorithm (chunked): [lane][rank] of PAR_FLAG_WORDS */
     par_lane *lane;                /* own bookkeeping of this algorithm */
     uint32_t *busy;                /* own memory, one word per lane, shared by all algorithms */
-    uint32_t *claim;               /* own memory: [0] failure note taken, [1] late note taken */
+    uint32_t *claim;               /* own memory: PAR_CLAIM_WORDS, shared by all algorithms */
     uint32_t *abort_word;          /* host memory, seen by all ranks: [rank] set by that rank; 32-byte aligned */
     uint32_t *failed;              /* host memory: own note of the failure */
     uint32_t *late;                /* host memory: own note of a wait that is long but not over */

@@ -92,7 +92,7 @@ static void measure(par_geometry *geometry, int world, uint32_t lanes, const par
 
 static uint64_t own_memory_bytes(void)
 {
-    return PAR_ALGORITHMS * PAR_LANES * sizeof(par_lane) + (PAR_LANES + 2) * sizeof(uint32_t);
+    return PAR_ALGORITHMS * PAR_LANES * sizeof(par_lane) + (PAR_LANES + PAR_CLAIM_WORDS) * sizeof(uint32_t);
 }
 
 int par_memory_bound(int world, const par_options *options, uint64_t *device_bytes, uint64_t *host_bytes)

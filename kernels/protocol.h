@@ -166,20 +166,20 @@ PAR_COLD void par_note(const par_call *c, uint32_t *note, const par_wait *w, uin
 /* Abort word: the error and whom it is about. 0 means no abort. */
 #define PAR_ABORT(error, peer) ((uint32_t)(error) | ((peer) + 1u) << 8)
 
-/* This lane has failed: leave a note (the first does), tell everybody, and end. */
+/* This rank has failed: leave a note (the first does), tell everybody, and end. */
 PAR_COLD void par_fail(const par_call *c, const par_wait *w, uint32_t error, uint32_t peer, uint32_t seen,
                        uint64_t waited_ns)
 {
-    if (par_own_exchange(c->claim, 1) == 0)
+    if (par_own_exchange(c->claim + PAR_CLAIM_FAILED, 1) == 0)
         par_note(c, c->failed, w, error, peer, seen, waited_ns);
-    par_own_st(&c->lane[par_block()].dead, 1);
     par_st(c->abort_word + c->rank, PAR_ABORT(error, peer));
+    par_st(c->claim + PAR_CLAIM_DEAD, 1);
     par_fence();
     if (c->trap)
         par_trap();
 }
 
-/* Whether somebody has aborted; fails this lane too if so. */
+/* Whether somebody has aborted; fails this rank too if so. */
 PAR_COLD int par_aborted(const par_call *c, const par_wait *w, uint32_t seen, uint64_t waited_ns)
 {
     uint32_t word = 0;
@@ -190,6 +190,19 @@ PAR_COLD int par_aborted(const par_call *c, const par_wait *w, uint32_t seen, ui
     return word != 0;
 }
 
+/*
+ * Whether to give up for somebody else's sake. Thousands of threads may ask, and reads of one word of host memory go one
+ * after the other, so once in a millisecond or two one of them looks there; the others look at the rank's own word.
+ */
+PAR_COLD int par_is_over(const par_call *c, const par_wait *w, uint32_t seen, uint64_t now, uint64_t waited_ns)
+{
+    uint32_t turn = (uint32_t)(now >> 20);
+    int over = par_ld(c->claim + PAR_CLAIM_DEAD) != 0;
+    if (!over && par_ld(c->claim + PAR_CLAIM_LOOK) != turn && par_own_exchange(c->claim + PAR_CLAIM_LOOK, turn) != turn)
+        over = par_aborted(c, w, seen, waited_ns);
+    return over;
+}
+
 /* A look around after many fruitless polls. Non-zero: give up, everything is said. */
 PAR_COLD int par_look(const par_call *c, par_wait *w, uint32_t peer, uint32_t seen)
 {
@@ -198,13 +211,13 @@ PAR_COLD int par_look(const par_call *c, par_wait *w, uint32_t peer, uint32_t se
     if (w->since == 0)
         w->since = now;
     waited = now - w->since;
-    over = par_aborted(c, w, seen, waited);
+    over = par_is_over(c, w, seen, now, waited);
     if (!over && waited > c->timeout_ns) {
         par_fail(c, w, (uint32_t)-PAR_ERR_TIMEOUT, peer, seen, waited);
         over = 1;
     } else if (!over && waited > c->late_ns && !w->late) {
         w->late = 1;
-        if (par_own_exchange(c->claim + 1, 1) == 0)
+        if (par_own_exchange(c->claim + PAR_CLAIM_LATE, 1) == 0)
             par_note(c, c->late, w, (uint32_t)-PAR_ERR_TIMEOUT, peer, seen, waited);
     }
     return over;
@@ -232,17 +245,32 @@ PAR_COLD void par_dawdle(const par_call *c, uint32_t epoch)
 
 /*
  * The housekeeper at entry: is the lane free, is the communicator alive? The loads are issued at entry and looked at
- * later, so that nobody waits for host memory.
+ * behind the first barrier, so that nobody waits for host memory. Only lane 0 looks there; what it finds it tells the
+ * others through the rank's own word.
  */
-typedef struct { uint32_t busy; par_vec abort[2]; } par_entry;
+typedef struct { uint32_t busy, dead; par_vec abort[2]; } par_entry;
 
 PAR_DEV par_entry par_enter(const par_call *c)
 {
-    par_entry e;
-    e.busy = par_own_exchange(c->busy + par_block(), 1);
-    e.abort[0] = par_ld4(c->abort_word);
-    e.abort[1] = par_ld4(c->abort_word + 4);
+    par_entry e = {0, 0, {{{0, 0, 0, 0}}, {{0, 0, 0, 0}}}};
+    if (par_thread() == c->workers) {
+        e.busy = par_own_exchange(c->busy + par_block(), 1);
+        e.dead = par_ld(c->claim + PAR_CLAIM_DEAD);
+        if (par_block() == 0) {
+            e.abort[0] = par_ld4(c->abort_word);
+            if (c->world > 4)
+                e.abort[1] = par_ld4(c->abort_word + 4);
+        }
+    }
     return e;
+}
+
+/* A rank that failed earlier: nothing moves any more. Blocks leave behind their first barrier. */
+PAR_DEV int par_is_dead(const par_call *c, const par_entry *e)
+{
+    if (e->dead && c->trap)
+        par_trap();
+    return e->dead != 0;
 }
 
 PAR_DEV void par_check_entry(const par_call *c, const par_entry *e, uint32_t epoch)
@@ -256,15 +284,6 @@ PAR_DEV void par_check_entry(const par_call *c, const par_entry *e, uint32_t epo
         par_fail(c, &w, (uint32_t)-PAR_ERR_OVERLAP, c->rank, 1, 0);
     else if (any)
         par_aborted(c, &w, 0, 0);
-}
-
-/* A lane that failed earlier: nothing moves any more. */
-PAR_DEV int par_is_dead(const par_call *c)
-{
-    int dead = par_own_ld(&c->lane[par_block()].dead) != 0;
-    if (dead && c->trap)
-        par_trap();
-    return dead;
 }
 
 PAR_DEV int par_is_worker(const par_call *c) { return par_thread() < c->workers; }
@@ -509,12 +528,8 @@ PAR_DEV void par_sentinel(const par_call *c, int two, int dtype)
     const uint64_t old = par_slot(c, turn.epoch - 2);
     par_lane *lane = c->lane + par_block();
     par_wait w = {0, 0, 0, 1, turn.epoch, 0};
-    par_entry entry;
+    const par_entry entry = par_enter(c);
 
-    if (par_is_dead(c))
-        return;
-    if (par_is_keeper(c))
-        entry = par_enter(c);
     if (par_is_worker(c)) {
         if (c->delay_ns | c->jitter_ns)
             par_dawdle(c, turn.epoch);
@@ -526,7 +541,8 @@ PAR_DEV void par_sentinel(const par_call *c, int two, int dtype)
             par_reset_one_shot(c, old, turn.stale);
         }
     }
-    par_barrier();
+    if (par_barrier_or(par_is_dead(c, &entry)))
+        return;
     if (par_is_keeper(c)) {
         par_fence(); /* the resets, before anything of the next call */
         par_own_st(&lane->extent[turn.epoch % PAR_SLOTS], share.count);
@@ -598,13 +614,9 @@ PAR_DEV void par_chunked(const par_call *c, int two, int dtype)
     const par_share share = par_lane_share(c);
     const uint32_t tiles = (share.count + c->tile - 1) / c->tile, steps = tiles + (two ? 2 : 1);
     par_wait w = {0, 0, 0, 0, first, 0};
-    par_entry entry;
+    const par_entry entry = par_enter(c);
     int ok = 1;
 
-    if (par_is_dead(c))
-        return;
-    if (par_is_keeper(c))
-        entry = par_enter(c);
     if (par_is_worker(c) && (c->delay_ns | c->jitter_ns))
         par_dawdle(c, first);
     for (uint32_t i = 0; i < steps; i++) {
@@ -619,17 +631,18 @@ PAR_DEV void par_chunked(const par_call *c, int two, int dtype)
             }
             w.phase = i <= tiles ? 1 : 2;
             if (i > 0)
-                ok = par_await(c, s, &w);
+                ok = ok && par_await(c, s, &w);
         }
         if (i > 0 && par_barrier_or(!ok))
             return;
         if (par_is_worker(c) && i > 0 && i <= tiles) {
             const par_piece m = par_tile(c, share, i - 1, s - 1);
             const par_range all = {0, m.count};
-            ok = par_combine(c, &m, two ? par_part(m.count, c->world, c->rank) : all, two, dtype, &w);
+            ok = ok && par_combine(c, &m, two ? par_part(m.count, c->world, c->rank) : all, two, dtype, &w);
         }
         if (i < steps - 1) {
-            par_barrier();
+            if (par_barrier_or(par_is_dead(c, &entry)))
+                return;
             if (par_is_keeper(c)) {
                 par_fence();
                 par_post(c, s + 1);
