@@ -48,8 +48,11 @@ extern "C" __global__ void gpu_layer(uint32_t *data, size_t words)
 {
     size_t step = (size_t)gridDim.x * blockDim.x;
 
-    for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < words; i += step)
-        data[i] = __brev(__brev(data[i])); /* the compiler must not see that nothing changes */
+    for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < words; i += step) {
+        uint32_t v = data[i];
+        asm volatile("mov.u32 %0, %0;" : "+r"(v)); /* hides from the compiler that nothing changes */
+        data[i] = v;
+    }
 }
 
 extern "C" __global__ void gpu_empty()
@@ -158,4 +161,16 @@ int check_stream(void *read, void *write, size_t window, int passes, int what, u
     gpu_stream<<<64, 512, 0, (cudaStream_t)stream>>>((const uint4 *)read, (uint4 *)write, window / 16, passes, what,
                                                      sink);
     return (int)cudaGetLastError();
+}
+
+int check_load(void)
+{
+    const void *const kernels[] = {(const void *)gpu_compare, (const void *)gpu_delay,     (const void *)gpu_layer,
+                                   (const void *)gpu_empty,   (const void *)gpu_ping_pong, (const void *)gpu_stream};
+    cudaFuncAttributes attributes;
+    cudaError_t rc = cudaSuccess;
+
+    for (size_t i = 0; i < sizeof(kernels) / sizeof(kernels[0]) && rc == cudaSuccess; i++)
+        rc = cudaFuncGetAttributes(&attributes, kernels[i]);
+    return (int)rc;
 }

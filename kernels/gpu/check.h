@@ -24,6 +24,9 @@ typedef struct {
     } sample[CHECK_SAMPLES];
 } check_tally;
 
+/* Load all kernels onto the current device: a lazy load later might wait for a kernel that waits for us. */
+int check_load(void);
+
 /*
  * Compare count elements of `size` bytes with `expected`, and the guard_bytes before and behind `seen` with
  * CHECK_POISON. stream is a cudaStream_t.

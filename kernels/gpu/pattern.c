@@ -1,6 +1,6 @@
 #include "pattern.h"
 
-#include "kernels/pcie_allreduce.h"
+#include "../pcie_allreduce.h"
 
 /* splitmix64: a bijection that spreads every input bit over all output bits. */
 static uint64_t mix(uint64_t x)

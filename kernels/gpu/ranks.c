@@ -21,8 +21,9 @@ typedef struct {
     uint64_t bytes;
 } frame;
 
-static rank_state *own_state;        /* in a rank: its state in shared memory */
-static volatile sig_atomic_t group;  /* in the parent: the process group that a signal must take down */
+static rank_state parent_state;                 /* what failed outside a rank */
+static rank_state *own_state = &parent_state;   /* in a rank: its state in shared memory */
+static volatile sig_atomic_t group;             /* in the parent: the process group that a signal must take down */
 
 /* --- codes, clock, shared memory ------------------------------------------------------------- */
 
@@ -76,16 +77,13 @@ void shared_free(void *memory, size_t bytes)
 
 int rank_fail(int code, const char *format, ...)
 {
-    char text[sizeof(own_state->text)];
     va_list args;
 
-    va_start(args, format);
-    vsnprintf(text, sizeof(text), format, args);
-    va_end(args);
-    if (own_state == NULL)
-        fprintf(stderr, "sgl-pcie-gpu: %s\n", text);
-    else if (own_state->text[0] == '\0')
-        memcpy(own_state->text, text, sizeof(text));
+    if (own_state->text[0] == '\0') {
+        va_start(args, format);
+        vsnprintf(own_state->text, sizeof(own_state->text), format, args);
+        va_end(args);
+    }
     return code;
 }
 
@@ -93,22 +91,19 @@ void rank_note(const char *format, ...)
 {
     va_list args;
 
-    if (own_state != NULL) {
-        va_start(args, format);
-        vsnprintf(own_state->note, sizeof(own_state->note), format, args);
-        va_end(args);
-    }
+    va_start(args, format);
+    vsnprintf(own_state->note, sizeof(own_state->note), format, args);
+    va_end(args);
 }
 
 void rank_clear(void)
 {
-    if (own_state != NULL)
-        own_state->text[0] = '\0';
+    own_state->text[0] = '\0';
 }
 
 const char *rank_text(void)
 {
-    return own_state != NULL ? own_state->text : "";
+    return own_state->text;
 }
 
 /* --- bounded transfers ----------------------------------------------------------------------- */

@@ -73,7 +73,7 @@ int ranks_barrier(ranks *self);
 /* The worst code of all ranks, on all ranks; a failed all-gather counts as CODE_HANG. */
 int ranks_agree(ranks *self, int code);
 
-/* Record the first failure of this rank; returns code. Outside a rank it prints to standard error. */
+/* Record the first failure of this rank, or of the parent; returns code. */
 int rank_fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Say what this rank is about to do. */

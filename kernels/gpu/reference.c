@@ -1,6 +1,6 @@
 #include "reference.h"
 
-#include "kernels/pcie_allreduce.h"
+#include "../pcie_allreduce.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,0 +1,46 @@
+/*
+ * options.h: the command line of sgl-pcie-gpu, parsed once in main.c and read everywhere.
+ */
+#ifndef GPU_OPTIONS_H
+#define GPU_OPTIONS_H
+
+#include "ranks.h"
+
+#include "../pcie_allreduce.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { OPTIONS_LIST = 32 };
+
+typedef struct {
+    size_t value[OPTIONS_LIST];
+    int n;
+} size_list;
+
+typedef struct {
+    int gpu[RANKS_MAX];   /* CUDA device numbers in PCI order */
+    int gpus;             /* 0: all there are */
+    unsigned worlds;      /* bits 2..8; 0: every size the GPUs allow */
+    unsigned transports;  /* bits of par_transport */
+    unsigned algorithms;  /* bits of par_algorithm */
+    unsigned dtypes;      /* bits of par_dtype */
+    int process, local;   /* which modes smoke runs */
+    int faults;           /* smoke: the fault tests instead */
+    uint64_t soak;        /* smoke: small calls in a row */
+    size_t max_bytes;
+    size_list sizes;      /* perf */
+    size_list lanes, threads, chunks; /* perf: what to try; 0 is the library's rule */
+    int calls, iterations;            /* perf: calls in a graph, replays */
+    int nccl, model, each;            /* perf: with NCCL, with the model, a row per algorithm */
+    const char *nccl_path;
+    uint64_t seed;
+    double limit_s;       /* of one group of processes */
+    int json, verbose;
+} options;
+
+int smoke_command(const options *o);
+int faults_command(const options *o);
+int perf_command(const options *o);
+
+#endif
