@@ -522,5 +522,7 @@ int sp_journal_remove(int root, enum sp_journal_state state)
     close(dir);
     if (rc >= 0 && unlinkat(root, SP_STATE_DIR, AT_REMOVEDIR) < 0 && errno != ENOTEMPTY && errno != EEXIST)
         rc = sp_err_sys(SP_ECANNOT, "cannot remove '" SP_STATE_DIR "'");
-    return rc < 0 ? rc : sp_sync_dir(root, ".");
+    if (rc >= 0 && sp_sync_dir(root, ".") < 0)
+        sp_err_clear(); /* a power cut may bring an empty directory back: no reason to say that it failed */
+    return rc;
 }
