@@ -15,6 +15,9 @@ def gate(full_nvlink, devices, cls_name="CustomAllreduce"):
     """
     if full_nvlink or cls_name != "CustomAllreduce" or decision().action != UPSTREAM or not _on_cuda():
         return full_nvlink
+    if decision().verdict is not None and not _proved(devices):
+        log.warning("the verdict has no PASS for SGLang's own custom all-reduce on GPUs %s: closed as in stock", list(devices))
+        return full_nvlink
     log.info("SGLang's own custom all-reduce is allowed on PCIe-only GPUs %s", list(devices))
     return True
 
@@ -28,7 +31,9 @@ def hand_out_class(stock):
         return
 
     def new(cls, group=None, device=None, *args, **kwargs):
-        comm = _communicator(group, device) if cls is stock and group is not None else None
+        comm = None
+        if cls is stock and group is not None:
+            comm = _communicator(group, device, lambda: _instance(stock, group, device))
         return object.__new__(cls) if comm is None else comm
 
     stock.__new__ = staticmethod(new)
@@ -43,11 +48,11 @@ def hand_out(stock, legacy):
         return stock
 
     def dispatch(group, device):
-        comm = _communicator(group, device)
+        comm = _communicator(group, device, lambda: stock(group=group, device=device)(group=group, device=device))
         return stock(group=group, device=device) if comm is None else lambda **_: comm
 
     def build(group, device):
-        comm = _communicator(group, device)
+        comm = _communicator(group, device, lambda: stock()(group=group, device=device))
         if comm is None:
             comm = stock()(group=group, device=device)
         if decision().action == UPSTREAM and comm.disabled and type(comm) is not legacy:
@@ -58,17 +63,31 @@ def hand_out(stock, legacy):
     return dispatch if stock.__code__.co_argcount else lambda: build
 
 
-def _communicator(group, device):
-    """Our communicator for this group, or None: whatever SGLang would have chosen."""
+def _communicator(group, device, make_stock):
+    """Our communicator for this group, or None: whatever SGLang would have chosen, which make_stock() makes."""
     if decision().action != COMMUNICATOR or not _on_cuda():
         return None
     try:
         from .communicator import create
 
-        return create(group, device)
+        return create(group, device, make_stock)
     except Exception:
         log.exception("cannot set up the PCIe all-reduce: stock")
         return None
+
+
+def _instance(stock, group, device):
+    """SGLang's own object, past the __new__ that hands out ours."""
+    own = object.__new__(stock)
+    own.__init__(group, device)
+    return own
+
+
+def _proved(devices):
+    from .machine import gpus
+
+    uuids = dict(enumerate(uuid for _, uuid in gpus()))
+    return decision().verdict.covers("upstream", [uuids.get(index) for index in devices])
 
 
 def _on_cuda():

@@ -2,7 +2,8 @@
 
 SGLANG_FORCE_CUSTOM_AR_PCIE, or, where that is not set, what `sgl-pcie enable` wrote into this environment
 (.sgl-pcie/flag.json beside this package; patcher/flag.h has the same rules). This is the only place that reads
-either. Neither torch nor an extension is imported here: SGLang loads this module with the flag unset, too.
+either. Neither torch nor an extension is imported here: SGLang loads this module with the flag unset, too. What "1"
+needs beyond it, the verdict of this machine, is loaded then only.
 """
 
 import functools
@@ -36,6 +37,7 @@ class Decision(NamedTuple):
     action: str
     level: int  # of its line in the log; NOTSET: none
     reason: str = ""
+    verdict: Optional[tuple] = None  # verdict.Verdict that stands behind it; None: nothing was proved
 
 
 def read(environ=os.environ, path=_PERSISTED):
@@ -46,21 +48,28 @@ def read(environ=os.environ, path=_PERSISTED):
     return Flag(value, "unset" if value is None else "install")
 
 
-def decide(value, backend, built):
-    """What to do; depends on nothing else. built: is there a communicator in this install?"""
+def decide(value, backend, built, verdict=None, doubt="there is no verdict for this machine"):
+    """What to do; depends on nothing else.
+
+    built: is there a communicator in this install? verdict: the fresh one of this machine, else None and doubt says why.
+    """
     if value is None or value == "0":
         return Decision(STOCK, logging.NOTSET)
     if value not in ("1", "unsafe"):
         return Decision(STOCK, logging.WARNING, "%s=%r is none of 0, 1, unsafe" % (FLAG, value))
     if backend not in BACKENDS:
         return Decision(STOCK, logging.WARNING, "%s=%r is none of %s" % (BACKEND, backend, ", ".join(BACKENDS)))
-    if value == "1":
-        return Decision(STOCK, logging.WARNING, "there is no verdict for this machine")
+    if value == "unsafe":
+        verdict, level, basis = None, logging.WARNING, "%s=unsafe: nothing was proved on this machine" % FLAG
+    elif verdict is None:
+        return Decision(STOCK, logging.WARNING, doubt)
+    else:
+        level, basis = logging.INFO, "a fresh verdict of level %d" % verdict.level
     if backend == "upstream":
-        return Decision(UPSTREAM, logging.WARNING, "%s=unsafe: nothing was proved on this machine" % FLAG)
+        return Decision(UPSTREAM, level, basis, verdict)
     if not built:
         return Decision(STOCK, logging.WARNING, "no communicator is built into this install")
-    return Decision(COMMUNICATOR, logging.WARNING, "%s=unsafe: nothing was proved on this machine" % FLAG)
+    return Decision(COMMUNICATOR, level, basis, verdict)
 
 
 @functools.lru_cache(maxsize=None)
@@ -68,10 +77,20 @@ def decision():
     """The decision of this process: made, and said, once."""
     flag = read()
     backend = os.environ.get(BACKEND, "auto")
-    made = decide(flag.value, backend, os.path.exists(os.path.join(_HERE, "communicator.py")))
+    built = all(os.path.exists(os.path.join(_HERE, name)) for name in ("_sgl_pcie.abi3.so", "libpar.so"))
+    made = decide(flag.value, backend, built, *(_verdict() if flag.value == "1" else ()))
     if made.level:
         log.log(made.level, "%s all-reduce, by the %s's flag: %s", made.action, flag.source, made.reason)
     return made
+
+
+def _verdict():
+    try:
+        from .verdict import load
+
+        return load()
+    except Exception as error:
+        return None, "the verdict cannot be read: %r" % error
 
 
 def _read_persisted(path):

@@ -130,8 +130,8 @@ class Read(unittest.TestCase):
 
 class Process(unittest.TestCase):
     def child(self, code, **env):
-        env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT / "python"), "PYTHONDONTWRITEBYTECODE": "1", **env}
-        done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+        env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT / "python"), "SGL_PCIE_STATE": "/nonexistent", **env}
+        done = subprocess.run([sys.executable, "-B", "-c", code], env=env, capture_output=True, text=True, check=True)
         return done.stdout.strip(), done.stderr.strip().splitlines()
 
     def test_decided_and_said_once(self):

@@ -1,0 +1,181 @@
+"""Which algorithm serves which size: a measured profile, or the values to start with.
+
+A table is a list of Entry in rising max_bytes; what is larger than its last entry, and what an entry gives to "stock",
+is not ours. docs/formats.md describes the file that `sgl-pcie bench` writes.
+"""
+
+import hashlib
+import json
+from typing import NamedTuple, Tuple
+
+from . import machine, state
+
+FILE = "profile.json"
+SCHEMA = "sgl-pcie-profile/1"
+STOCK = "stock"
+MAX_ENTRIES = 60  # libpar.so takes 64
+TRANSPORTS = ("push", "pull", "host")
+
+_ALGORITHMS = {
+    "host": ("one-shot", "two-shot", "one-shot-chunked", "two-shot-chunked"),
+    "push": ("one-shot", "two-shot", "one-shot-chunked", "two-shot-chunked"),
+    "pull": ("one-shot", "two-shot"),
+}
+ALGORITHMS = tuple("%s-%s" % (t, a) for t in TRANSPORTS for a in _ALGORITHMS[t])
+# These take messages of any size.
+_ENDLESS = {"host": "host-two-shot-chunked", "push": "push-two-shot-chunked", "pull": "pull-two-shot"}
+# These are bounded by the size of the boxes that a communicator is created with.
+_SENTINEL = ("host-one-shot", "host-two-shot", "push-one-shot", "push-two-shot")
+
+SIZE_MAX = (1 << 64) - 1
+KIB = 1 << 10
+MIB = 1 << 20
+
+
+class Entry(NamedTuple):
+    max_bytes: int
+    algorithm: str  # one of ALGORITHMS, or "stock"
+    lanes: int = 0  # 0: libpar.so's rule by size
+    threads: int = 0
+
+
+class Table(NamedTuple):
+    world: int
+    gpus: frozenset
+    entries: Tuple[Entry, ...]
+
+    def transports(self):
+        return {transport(e.algorithm) for e in self.entries if e.algorithm != STOCK}
+
+
+def transport(algorithm):
+    return algorithm.partition("-")[0]
+
+
+# --- start values -----------------------------------------------------------------------------------------------------
+
+
+def start(transport_, world):
+    """Entries for a machine that was not measured: only sizes at which ours won by half or more wherever we measured.
+
+    Beyond four ranks nothing was measured on PCIe, and many writers can make a switch collapse: small sizes only.
+    """
+    two, few = world == 2, world <= 4
+    if transport_ == "host":
+        if two:
+            return (Entry(384 * KIB, "host-one-shot"), Entry(512 * KIB, "host-one-shot-chunked"))
+        small = 64 * KIB if few else 32 * KIB
+        entries = (Entry(small, "host-one-shot"), Entry(512 * KIB, "host-two-shot"))
+        return entries + ((Entry(MIB, "host-two-shot-chunked"),) if few else ())
+    if transport_ == "push":
+        if two:
+            return (Entry(512 * KIB, "push-one-shot"), Entry(MIB, "push-two-shot"))
+        small = 96 * KIB if few else 32 * KIB
+        return (Entry(small, "push-one-shot"), Entry(2 * MIB if few else 512 * KIB, "push-two-shot"))
+    small = 256 * KIB if two else 64 * KIB if few else 32 * KIB
+    return (Entry(small, "pull-one-shot"), Entry(512 * KIB, "pull-two-shot"))
+
+
+# --- what follows from entries ----------------------------------------------------------------------------------------
+
+
+def windows(entries):
+    """The sizes that are ours, as (above, up to) pairs in rising order; neighbours are joined."""
+    found, below = [], -1
+    for entry in entries:
+        if entry.algorithm != STOCK:
+            if found and found[-1][1] == below:
+                found[-1] = (found[-1][0], entry.max_bytes)
+            else:
+                found.append((below, entry.max_bytes))
+        below = entry.max_bytes
+    return tuple(found)
+
+
+def for_library(entries, numbers):
+    """Choices for libpar.so. They have no end: compiled code may have settled on us for another size than it brings.
+
+    numbers: name of an algorithm to its number.
+    """
+    ours = [e for e in entries if e.algorithm != STOCK]
+    choices = [(e.max_bytes, numbers[e.algorithm], e.lanes, e.threads) for e in ours]
+    last = ours[-1]
+    endless = _ENDLESS[transport(last.algorithm)]
+    if last.max_bytes != SIZE_MAX:
+        choices.append((SIZE_MAX, numbers[endless], 0, 0))
+    return choices
+
+
+def sentinel_bytes(entries):
+    """How large the boxes must be."""
+    return max([64 * KIB] + [e.max_bytes for e in entries if e.algorithm in _SENTINEL])
+
+
+def digest(entries):
+    """What ranks compare."""
+    return hashlib.sha256(json.dumps([list(e) for e in entries]).encode()).hexdigest()
+
+
+# --- the measured one -------------------------------------------------------------------------------------------------
+
+
+def load(bound, site=state.SITE):
+    """(tables, "") measured for this machine and this libpar.so; else ((), why not). bound: machine.read()."""
+    content, found = state.read(FILE, SCHEMA, site)
+    if content is None:
+        return (), "no profile: %s" % found
+    try:
+        tables, measured = parse(content)
+    except (LookupError, TypeError, ValueError) as error:
+        return (), "the profile %s is damaged: %s" % (found, error)
+    changed = machine.differences(measured, bound)
+    if changed:
+        return (), "the profile is stale: %s" % "; ".join(changed[:3])
+    return tables, ""
+
+
+def select(tables, uuids, transports):
+    """Entries of the first table for these GPUs, else for so many of this machine, that needs no other transports."""
+    gpus = frozenset(uuids)
+    fitting = [t for t in tables if t.world == len(gpus) and t.transports() <= set(transports)]
+    exact = [t for t in fitting if t.gpus == gpus]
+    return (exact or fitting)[0].entries if fitting else None
+
+
+def parse(content):
+    """(tables, bound) of a decoded file; LookupError, TypeError or ValueError if it is not one."""
+    bound = content["bound"]
+    if not isinstance(bound, dict) or not all(isinstance(value, str) for value in bound.values()):
+        raise TypeError("bound is not a table of texts")
+    if machine.LIBRARY not in bound:
+        raise ValueError("bound lacks %s" % machine.LIBRARY)
+    return tuple(_table(item) for item in content["tables"]), bound
+
+
+def _table(item):
+    gpus, world = item["gpus"], item["world"]
+    if not isinstance(gpus, list) or not all(isinstance(uuid, str) for uuid in gpus):
+        raise TypeError("gpus is not a list of UUIDs")
+    if type(world) is not int or len(set(gpus)) != world:
+        raise ValueError("world %r of %d GPUs" % (world, len(set(gpus))))
+    if not 0 < len(item["entries"]) <= MAX_ENTRIES:
+        raise ValueError("%d entries" % len(item["entries"]))
+    entries, below = [], -1
+    for entry in item["entries"]:
+        entries.append(_entry(entry, below))
+        below = entries[-1].max_bytes
+    return Table(world, frozenset(gpus), tuple(entries))
+
+
+def _entry(item, below):
+    entry = Entry(item["max_bytes"], item["algorithm"], item.get("lanes", 0), item.get("threads", 0))
+    for number in (entry.max_bytes, entry.lanes, entry.threads):
+        if type(number) is not int or number < 0:
+            raise TypeError("%r is not a whole number from 0 up" % (number,))
+    if not below < entry.max_bytes <= SIZE_MAX:
+        raise ValueError("max_bytes %d does not rise" % entry.max_bytes)
+    if entry.algorithm != STOCK and entry.algorithm not in ALGORITHMS:
+        raise ValueError("algorithm %r" % (entry.algorithm,))
+    if entry.lanes > 1024 or entry.threads > 1024 or entry.threads % 32:
+        raise ValueError("lanes %d or threads %d" % (entry.lanes, entry.threads))
+    return entry

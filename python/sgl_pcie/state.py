@@ -1,0 +1,74 @@
+"""Where this machine's verdict and profile are, and whose files count.
+
+A verdict is a property of a machine and of one install on it, so it lives outside the install, in a folder named
+after it. docs/formats.md has the rules; verify/ and bench write by them.
+"""
+
+import hashlib
+import json
+import os
+import pwd
+import stat
+
+STATE = "SGL_PCIE_STATE"
+SYSTEM = "/var/lib/sgl-pcie"
+MAX_BYTES = 4 << 20
+
+SITE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def key(site=SITE):
+    """The name of an install's folder: two environments of one machine do not mix."""
+    return hashlib.sha256(os.fsencode(os.path.realpath(site))).hexdigest()[:16]
+
+
+def folders(environ=os.environ, uid=None):
+    """State folders to look into, the first that has the file counts. What root proved holds for every user."""
+    uid = os.geteuid() if uid is None else uid
+    if environ.get(STATE):
+        return [environ[STATE]]
+    if uid == 0:
+        return [SYSTEM]
+    try:
+        return [os.path.join(pwd.getpwuid(uid).pw_dir, ".local", "state", "sgl-pcie"), SYSTEM]
+    except KeyError:  # a container's user without an entry
+        return [SYSTEM]
+
+
+def read(name, schema, site=SITE, environ=os.environ):
+    """(content, path) of a state file of that schema; (None, reason) if there is none that counts."""
+    reason = "there is none for this machine"
+    for folder in folders(environ):
+        path = os.path.join(folder, key(site), name)
+        try:
+            content = _parse(_read_owned(path))
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError, RecursionError) as error:
+            reason = "%s: %s" % (path, error)
+            continue
+        if not isinstance(content, dict) or content.get("schema") != schema:
+            reason = "%s is not of schema %s" % (path, schema)
+            continue
+        return content, path
+    return None, reason
+
+
+def _read_owned(path):
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with os.fdopen(fd, "rb") as file:
+        st = os.fstat(fd)
+        if not stat.S_ISREG(st.st_mode):
+            raise ValueError("not a file")
+        if st.st_uid not in (0, os.geteuid()):
+            raise ValueError("belongs to another user, %d" % st.st_uid)
+        if st.st_size > MAX_BYTES:
+            raise ValueError("larger than %d bytes" % MAX_BYTES)
+        return file.read(MAX_BYTES)
+
+
+def _parse(data):
+    def refuse(constant):
+        raise ValueError("%s is no JSON" % constant)
+
+    return json.loads(data.decode(), parse_constant=refuse)

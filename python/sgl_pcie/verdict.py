@@ -1,0 +1,118 @@
+"""The verdict that `sgl-pcie verify` wrote for this machine: whether it still holds, and for which GPUs.
+
+docs/formats.md describes the file. Anything that is not as described there makes it count for nothing.
+"""
+
+from typing import Dict, FrozenSet, List, NamedTuple, Tuple
+
+from . import machine, state
+
+FILE = "verdict.json"
+SCHEMA = "sgl-pcie-verdict/1"
+BACKENDS = ("push", "pull", "host", "upstream")
+NEEDED_LEVEL = 3
+RESULTS = ("PASS", "FAIL", "INCONCLUSIVE")
+
+
+class Result(NamedTuple):
+    backend: str
+    world: int
+    gpus: FrozenSet[str]
+    passed: bool
+
+
+class Pairs(NamedTuple):
+    backend: str
+    gpus: FrozenSet[str]
+    failed: List[Tuple[str, str]]
+
+
+class Verdict(NamedTuple):
+    level: int
+    bound: Dict[str, str]
+    results: List[Result]
+    pairs: List[Pairs]
+
+    def covers(self, backend, uuids):
+        """Was this backend proved on these GPUs together?
+
+        A result for exactly these GPUs decides. Otherwise every ordered pair must have passed, and this world size
+        on some GPUs of the same set of pairs.
+        """
+        gpus = frozenset(uuids)
+        of_size = [r for r in self.results if r.backend == backend and r.world == len(gpus)]
+        exact = [r.passed for r in of_size if r.gpus == gpus]
+        if exact:
+            return all(exact)
+        return any(
+            p.backend == backend
+            and gpus <= p.gpus
+            and not any(a in gpus and b in gpus for a, b in p.failed)
+            and any(r.passed and r.gpus <= p.gpus for r in of_size)
+            for p in self.pairs
+        )
+
+
+def load(site=state.SITE, now=None):
+    """(verdict, "") if there is one for this install and nothing changed; else (None, why not)."""
+    content, found = state.read(FILE, SCHEMA, site)
+    if content is None:
+        return None, "no verdict: %s" % found
+    try:
+        verdict = parse(content)
+    except (LookupError, TypeError, ValueError) as error:
+        return None, "the verdict %s is damaged: %s" % (found, error)
+    if verdict.level < NEEDED_LEVEL:
+        return None, "the verdict is of level %d, %d is needed" % (verdict.level, NEEDED_LEVEL)
+    changed = machine.differences(verdict.bound, machine.now() if now is None else now)
+    if changed:
+        return None, "the verdict is stale: %s" % "; ".join(changed[:3])
+    if not any(result.passed for result in verdict.results):
+        return None, "the verdict says that nothing passed"
+    return verdict, ""
+
+
+def parse(content):
+    """Verdict of a decoded file; LookupError, TypeError or ValueError if it is not one."""
+    bound = content["bound"]
+    if not isinstance(bound, dict) or not all(isinstance(value, str) for value in bound.values()):
+        raise TypeError("bound is not a table of texts")
+    for name in (machine.LIBRARY, "driver", "gpu 0"):
+        if name not in bound:
+            raise ValueError("bound lacks %s" % name)
+    level = content["level"]
+    if type(level) is not int:
+        raise TypeError("level is not a whole number")
+    return Verdict(level, bound, [_result(r) for r in content["results"]], [_pairs(p) for p in content["pairs"]])
+
+
+def _result(item):
+    backend, gpus, result = _backend(item), _gpus(item), item["result"]
+    if type(item["world"]) is not int or item["world"] != len(gpus):
+        raise ValueError("world %r of %d GPUs" % (item["world"], len(gpus)))
+    if result not in RESULTS:
+        raise ValueError("result %r" % (result,))
+    return Result(backend, item["world"], gpus, result == "PASS")
+
+
+def _pairs(item):
+    gpus, failed = _gpus(item), []
+    for pair in item["failed"]:
+        a, b = pair
+        if a not in gpus or b not in gpus:
+            raise ValueError("a failed pair of other GPUs")
+        failed.append((a, b))
+    return Pairs(_backend(item), gpus, failed)
+
+
+def _backend(item):
+    if item["backend"] not in BACKENDS:
+        raise ValueError("backend %r" % (item["backend"],))
+    return item["backend"]
+
+
+def _gpus(item):
+    gpus = item["gpus"]
+    if not isinstance(gpus, list) or not all(isinstance(uuid, str) for uuid in gpus) or len(set(gpus)) != len(gpus):
+        raise TypeError("gpus is not a list of different UUIDs")
+    return frozenset(gpus)
