@@ -1,0 +1,19 @@
+/*
+ * subject.h: a set of protocols to run: kernels/protocol.h compiled for the host, unchanged or with one fault put in.
+ */
+#ifndef EMU_SUBJECT_H
+#define EMU_SUBJECT_H
+
+#include "kernels/call.h"
+
+typedef struct {
+    const char *name;
+    void (*sentinel_one_shot)(const par_call *call, int dtype);
+    void (*sentinel_two_shot)(const par_call *call, int dtype);
+    void (*chunked_one_shot)(const par_call *call, int dtype);
+    void (*chunked_two_shot)(const par_call *call, int dtype);
+} emu_subject;
+
+extern const emu_subject emu_protocols; /* unchanged */
+
+#endif
