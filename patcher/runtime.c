@@ -208,20 +208,41 @@ static int record_line(struct sp_buf *record, const struct sp_runtime_file *file
     return rc < 0 ? rc : sp_buf_printf(record, "%s,sha256=%s,%zu\n", file->path, sum, file->bytes.len);
 }
 
+#define RECORD DIST_INFO "/RECORD"
+
+/* Lines for the sources, or for what `build` put beside them. */
+static int record_lines(struct sp_buf *record, const struct sp_runtime *files, int sources)
+{
+    int rc = 0;
+
+    for (size_t i = 0; i < files->count && rc == 0; i++) {
+        const char *path = files->file[i].path;
+
+        if (sp_runtime_is_source(path) == sources && strcmp(path, RECORD) != 0 &&
+            (sources || starts_with(path, PACKAGE "/")))
+            rc = record_line(record, &files->file[i]);
+    }
+    return rc;
+}
+
 /* flag.json comes and goes with enable and disable: listed always, without a hash. */
+static int record_text(struct sp_buf *record, const struct sp_runtime *sources, const struct sp_runtime *built)
+{
+    int rc = record_lines(record, sources, 1);
+
+    if (rc == 0)
+        rc = record_lines(record, built, 0);
+    return rc < 0 ? rc : sp_buf_printf(record, "%s,,\n%s,,\n", SP_STATE_DIR "/flag.json", RECORD);
+}
+
 static int add_record(struct sp_runtime *out, const struct sp_runtime *present)
 {
     struct sp_buf record = SP_BUF_INIT;
-    int rc = 0;
+    int rc = record_text(&record, out, present);
 
-    for (size_t i = 0; i < out->count && rc == 0; i++)
-        rc = record_line(&record, &out->file[i]);
-    for (size_t i = 0; i < present->count && rc == 0; i++)
-        if (!sp_runtime_is_source(present->file[i].path) && starts_with(present->file[i].path, PACKAGE "/"))
-            rc = record_line(&record, &present->file[i]);
-    if (rc == 0)
-        rc = sp_buf_printf(&record, "%s,,\n%s,,\n", SP_STATE_DIR "/flag.json", DIST_INFO "/RECORD");
-    return rc < 0 ? rc : add(out, DIST_INFO "/RECORD", &record);
+    if (rc < 0)
+        sp_buf_free(&record);
+    return rc < 0 ? rc : add(out, RECORD, &record);
 }
 
 int sp_runtime_wanted(struct sp_runtime *out, const struct sp_install *install, const struct sp_plan *plan)
@@ -322,6 +343,46 @@ int sp_runtime_present(struct sp_runtime *out, const struct sp_install *install)
     if (rc == 0)
         rc = collect_metadata(out, install->site_fd);
     sort(out);
+    return rc;
+}
+
+/* Put a file into the list, or take it out when it has no bytes. */
+static int overlay(struct sp_runtime *files, const struct sp_runtime_file *file)
+{
+    struct sp_buf bytes = SP_BUF_INIT;
+    size_t at = 0;
+    int rc = 0;
+
+    while (at < files->count && strcmp(files->file[at].path, file->path) != 0)
+        at++;
+    if (at < files->count) {
+        free(files->file[at].path);
+        sp_buf_free(&files->file[at].bytes);
+        files->file[at] = files->file[--files->count];
+    }
+    if (file->bytes.data != NULL) {
+        rc = sp_buf_set(&bytes, file->bytes.data, file->bytes.len);
+        if (rc == 0)
+            rc = add(files, file->path, &bytes);
+    }
+    return rc;
+}
+
+int sp_runtime_record(struct sp_runtime *out, const struct sp_install *install, const struct sp_runtime *built)
+{
+    struct sp_runtime files = SP_RUNTIME_INIT;
+    struct sp_buf record = SP_BUF_INIT;
+    int rc = sp_runtime_present(&files, install);
+
+    for (size_t i = 0; i < built->count && rc == 0; i++)
+        rc = overlay(&files, &built->file[i]);
+    sort(&files);
+    if (rc == 0)
+        rc = record_text(&record, &files, &files);
+    if (rc == 0)
+        rc = add(out, RECORD, &record);
+    sp_buf_free(&record);
+    sp_runtime_free(&files);
     return rc;
 }
 

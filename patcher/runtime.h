@@ -36,6 +36,10 @@ int sp_runtime_present(struct sp_runtime *out, const struct sp_install *install)
 void sp_runtime_free(struct sp_runtime *runtime);
 const struct sp_runtime_file *sp_runtime_find(const struct sp_runtime *runtime, const char *path);
 
+/* RECORD, as one more file of out, as it should be once these files of `build` are beside what is there now; one
+ * without bytes is going to be removed. */
+int sp_runtime_record(struct sp_runtime *out, const struct sp_install *install, const struct sp_runtime *built);
+
 /* Does `apply` own this file, so that it removes it when it is no longer wanted? (Built files belong to `build`,
  * the flag to `enable`.) */
 int sp_runtime_is_source(const char *path);

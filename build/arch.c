@@ -1,0 +1,226 @@
+#include "build/arch.h"
+#include "base/err.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { QUERY_SECONDS = 60, OUTPUT_MAX = 1 << 16 };
+
+/* ---- lists ---- */
+
+static bool has(const struct sp_archs *archs, unsigned number)
+{
+    bool found = false;
+
+    for (size_t i = 0; i < archs->count && !found; i++)
+        found = archs->number[i] == number;
+    return found;
+}
+
+static void add(struct sp_archs *archs, unsigned number)
+{
+    size_t at = archs->count;
+
+    if (has(archs, number) || archs->count == SP_ARCHS_MAX)
+        return;
+    for (; at > 0 && archs->number[at - 1] > number; at--)
+        archs->number[at] = archs->number[at - 1];
+    archs->number[at] = number;
+    archs->count++;
+}
+
+void sp_archs_text(char out[SP_ARCH_TEXT], const struct sp_archs *archs)
+{
+    size_t used = 0;
+
+    out[0] = '\0';
+    for (size_t i = 0; i < archs->count && used < SP_ARCH_TEXT; i++)
+        used += (size_t)snprintf(out + used, SP_ARCH_TEXT - used, "%ssm_%u", i ? "," : "", archs->number[i]);
+}
+
+/* "sm_90" and nothing after it. */
+static bool parse_name(unsigned *out, const char *text, size_t len)
+{
+    char *end, copy[16];
+
+    if (len < 5 || len >= sizeof copy || strncmp(text, "sm_", 3) != 0 || text[3] < '1' || text[3] > '9')
+        return false;
+    memcpy(copy, text, len);
+    copy[len] = '\0';
+    *out = (unsigned)strtoul(copy + 3, &end, 10);
+    return *end == '\0';
+}
+
+/* ---- nvcc ---- */
+
+int sp_archs_known(struct sp_archs *out, const struct sp_toolchain *tools, unsigned oldest)
+{
+    const char *const argv[] = {tools->nvcc, "--list-gpu-code", NULL};
+    const struct sp_proc_options options = {.seconds = QUERY_SECONDS, .output_max = OUTPUT_MAX};
+    struct sp_proc_result result;
+    int rc = sp_proc_run_ok(&result, argv, &options);
+
+    *out = (struct sp_archs){.count = 0};
+    for (const char *line = rc == 0 ? result.out.data : ""; *line;) {
+        size_t len = strcspn(line, "\n");
+        unsigned number;
+
+        if (parse_name(&number, line, len) && number >= oldest)
+            add(out, number);
+        line += len + (line[len] == '\n');
+    }
+    sp_proc_free(&result);
+    if (rc == 0 && out->count == 0)
+        rc = sp_err(SP_ECANNOT, "nvcc %s ('%s') knows no architecture from sm_%u on", tools->nvcc_version, tools->nvcc,
+                    oldest);
+    return rc;
+}
+
+/* ---- NVML: its ABI is stable, and its header is in no package of a distribution ---- */
+
+struct nvml {
+    void *library;
+    int (*init)(void);
+    int (*shutdown)(void);
+    int (*driver_cuda)(int *version);
+    int (*count)(unsigned *out);
+    int (*by_index)(unsigned index, void **device);
+    int (*capability)(void *device, int *major, int *minor);
+};
+
+static bool symbol(void *library, const char *name, void *function, size_t size)
+{
+    void *found = dlsym(library, name);
+
+    memcpy(function, &found, size);
+    return found != NULL;
+}
+
+#define SYMBOL(field, name) symbol(nvml->library, name, &nvml->field, sizeof nvml->field)
+
+static bool nvml_open(struct nvml *nvml)
+{
+    bool good;
+
+    memset(nvml, 0, sizeof *nvml);
+    nvml->library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+    good = nvml->library != NULL && SYMBOL(init, "nvmlInit_v2") && SYMBOL(shutdown, "nvmlShutdown") &&
+           SYMBOL(driver_cuda, "nvmlSystemGetCudaDriverVersion") && SYMBOL(count, "nvmlDeviceGetCount_v2") &&
+           SYMBOL(by_index, "nvmlDeviceGetHandleByIndex_v2") &&
+           SYMBOL(capability, "nvmlDeviceGetCudaComputeCapability");
+    if (!good && nvml->library != NULL)
+        dlclose(nvml->library);
+    return good;
+}
+
+static int nvml_read(struct sp_gpus *out, const struct nvml *nvml)
+{
+    unsigned count = 0;
+    int version = 0, bad = nvml->count(&count);
+
+    if (nvml->driver_cuda(&version) == 0)
+        out->cuda_major = (unsigned)version / 1000;
+    for (unsigned i = 0; i < count && bad == 0; i++) {
+        void *device = NULL;
+        int major = 0, minor = 0;
+
+        bad = nvml->by_index(i, &device);
+        if (bad == 0)
+            bad = nvml->capability(device, &major, &minor);
+        if (bad == 0)
+            add(&out->archs, (unsigned)(10 * major + minor));
+    }
+    return bad ? sp_err(SP_ECANNOT, "the driver cannot say which GPUs are here: NVML error %d", bad) : 0;
+}
+
+int sp_gpus_find(struct sp_gpus *out, bool needed)
+{
+    struct nvml nvml;
+    int rc = 0;
+
+    *out = (struct sp_gpus){.driver = false};
+    if (!nvml_open(&nvml))
+        return 0;
+    if (nvml.init() == 0) {
+        out->driver = true;
+        rc = nvml_read(out, &nvml);
+        nvml.shutdown();
+    }
+    dlclose(nvml.library);
+    if (rc < 0 && !needed) {
+        sp_err_clear();
+        rc = 0;
+    }
+    return rc;
+}
+
+/* ---- the choice ---- */
+
+static int unknown(const char *name, size_t len, const struct sp_archs *known, const struct sp_toolchain *tools)
+{
+    char text[SP_ARCH_TEXT];
+
+    sp_archs_text(text, known);
+    sp_err(SP_EUSAGE, "nvcc %s does not know the architecture '%.*s'; it knows %s", tools->nvcc_version, (int)len, name,
+           text);
+    return sp_err_hint(SP_EUSAGE, "--arch with some of these, or all; a newer GPU needs a newer nvcc");
+}
+
+static int parse_list(struct sp_archs *out, const char *list, const struct sp_archs *known,
+                      const struct sp_toolchain *tools)
+{
+    int rc = 0;
+
+    while (list != NULL && rc == 0) {
+        size_t len = strcspn(list, ",");
+        unsigned number;
+
+        if (parse_name(&number, list, len) && has(known, number))
+            add(out, number);
+        else
+            rc = unknown(list, len, known, tools);
+        list = list[len] ? list + len + 1 : NULL;
+    }
+    return rc;
+}
+
+static int take_present(struct sp_archs *out, const struct sp_archs *known, const struct sp_gpus *gpus,
+                        const struct sp_toolchain *tools)
+{
+    int rc = 0;
+
+    if (gpus->archs.count == 0) {
+        sp_err(SP_ECANNOT, "%s, so there is no telling what to compile for",
+               gpus->driver ? "the driver sees no GPU" : "no NVIDIA driver is here");
+        return sp_err_hint(SP_ECANNOT,
+                           "--arch with what the GPUs will be: sm_80 A100, sm_86 RTX 3090 and A6000, sm_89 RTX "
+                           "4090 and L40S, sm_90 H100, sm_120 RTX 5090 and RTX PRO 6000; or --arch all");
+    }
+    for (size_t i = 0; i < gpus->archs.count && rc == 0; i++) {
+        if (has(known, gpus->archs.number[i])) {
+            add(out, gpus->archs.number[i]);
+        } else {
+            sp_err(SP_ECANNOT, "nvcc %s ('%s') cannot compile for a GPU of this machine, sm_%u", tools->nvcc_version,
+                   tools->nvcc, gpus->archs.number[i]);
+            rc = sp_err_hint(SP_ECANNOT, "a newer nvcc, named with SGL_PCIE_NVCC; or --arch without that GPU");
+        }
+    }
+    return rc;
+}
+
+int sp_archs_choose(struct sp_archs *out, const char *list, const struct sp_archs *known, const struct sp_gpus *gpus,
+                    const struct sp_toolchain *tools)
+{
+    int rc = 0;
+
+    *out = (struct sp_archs){.count = 0};
+    if (list == NULL)
+        rc = take_present(out, known, gpus, tools);
+    else if (strcmp(list, "all") == 0)
+        *out = *known;
+    else
+        rc = parse_list(out, list, known, tools);
+    return rc;
+}

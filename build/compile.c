@@ -1,0 +1,285 @@
+#include "build/compile.h"
+#include "base/err.h"
+#include "base/proc.h"
+#include "build/scratch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { STEP_SECONDS = 3600, OUTPUT_MAX = 4 << 20, PRODUCT_MAX = 256 << 20, SHOWN_LINES = 8, SHOWN_MAX = 1200 };
+
+/* ---- the folder ---- */
+
+/* "<folder>/<name>" */
+static int make_path(char **out, const char *folder, const char *name)
+{
+    if (asprintf(out, "%s/%s", folder, name) >= 0)
+        return 0;
+    *out = NULL;
+    return sp_err(SP_ECANNOT, "out of memory");
+}
+
+/* With its parents beneath folder. */
+static int make_folder(const char *folder, const char *name)
+{
+    char *path;
+    int rc = make_path(&path, folder, name);
+
+    for (char *at = rc == 0 ? path + strlen(folder) : NULL; at != NULL && rc == 0;) {
+        char *slash = strchr(at + 1, '/');
+
+        if (slash != NULL)
+            *slash = '\0';
+        if (mkdir(path, 0755) != 0 && errno != EEXIST)
+            rc = sp_err_sys(SP_ECANNOT, "cannot make '%s'", path);
+        if (slash != NULL)
+            *slash = '/';
+        at = slash;
+    }
+    free(path);
+    return rc;
+}
+
+static int make_link(const char *folder, const char *name, const char *target)
+{
+    char *path;
+    int rc = make_path(&path, folder, name);
+
+    if (rc == 0 && symlink(target, path) != 0)
+        rc = sp_err_sys(SP_ECANNOT, "cannot make the link '%s'", path);
+    free(path);
+    return rc;
+}
+
+static int write_file(const char *folder, const char *name, const void *data, size_t len)
+{
+    char *path;
+    int fd = -1, rc = make_path(&path, folder, name);
+
+    if (rc == 0 && (fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644)) < 0)
+        rc = sp_err_sys(SP_ECANNOT, "cannot make '%s'", path);
+    if (rc == 0)
+        rc = sp_write_all(fd, data, len, path);
+    if (fd >= 0)
+        close(fd);
+    free(path);
+    return rc;
+}
+
+static int write_input(const char *folder, const struct sp_file *file)
+{
+    char name[PATH_MAX];
+    const char *slash;
+    int rc;
+
+    (void)snprintf(name, sizeof name, "kernels/%s", file->path);
+    slash = strrchr(name, '/');
+    name[slash - name] = '\0';
+    rc = make_folder(folder, name);
+    (void)snprintf(name, sizeof name, "kernels/%s", file->path);
+    return rc < 0 ? rc : write_file(folder, name, file->bytes.data, file->bytes.len);
+}
+
+static int make_tree(const char *folder, const struct sp_toolchain *tools, const struct sp_python *python)
+{
+    static const char *const names[] = {"kernels", "cuda/lib64", "python", "out", "obj", "tmp", NULL};
+    int rc = mkdir(folder, 0755) == 0 || errno == EEXIST ? 0 : sp_err_sys(SP_ECANNOT, "cannot make '%s'", folder);
+
+    for (size_t i = 0; names[i] && rc == 0; i++)
+        rc = make_folder(folder, names[i]);
+    if (rc == 0)
+        rc = make_link(folder, "cuda/include", tools->include);
+    if (rc == 0)
+        rc = make_link(folder, "cuda/lib64/libcudart_static.a", tools->cudart);
+    return rc == 0 && python != NULL && python->include ? make_link(folder, "python/include", python->include) : rc;
+}
+
+static int prepare(const char *folder, const struct sp_files *inputs, const struct sp_recipe *recipe,
+                   const struct sp_toolchain *tools, const struct sp_python *python)
+{
+    char name[PATH_MAX];
+    int rc = make_tree(folder, tools, python);
+
+    for (size_t i = 0; i < inputs->count && rc == 0; i++)
+        rc = write_input(folder, &inputs->file[i]);
+    for (size_t i = 0; i < recipe->count && rc == 0; i++) {
+        (void)snprintf(name, sizeof name, "obj/%s", recipe->product[i].name);
+        rc = make_folder(folder, name);
+    }
+    return rc;
+}
+
+/* ---- running a command ---- */
+
+/* From what is recorded to what is run. */
+static int real_command(struct sp_words *out, const struct sp_words *argv, const struct sp_toolchain *tools)
+{
+    int rc = 0;
+
+    for (size_t i = 0; i < argv->count && rc == 0; i++) {
+        if (i == 0 && strcmp(argv->word[i], "nvcc") == 0)
+            rc = sp_words_add(out, tools->nvcc);
+        else if (i == 0 && strcmp(argv->word[i], "cc") == 0)
+            rc = sp_words_add(out, tools->cc);
+        else if (strcmp(argv->word[i], "-ccbin=cc") == 0)
+            rc = sp_words_addf(out, "-ccbin=%s", tools->cc);
+        else
+            rc = sp_words_add(out, argv->word[i]);
+    }
+    return rc;
+}
+
+/* All that was said, for whoever wants to read it; it outlasts the scratch folder. */
+static int write_log(char **out, const char *command, const struct sp_proc_result *result)
+{
+    char *path;
+    int fd = -1, rc = make_path(&path, sp_scratch_parent(), "sgl-pcie-build-XXXXXX.log");
+
+    if (rc == 0 && (fd = mkostemps(path, 4, O_CLOEXEC)) < 0)
+        rc = sp_err_sys(SP_ECANNOT, "cannot make '%s'", path);
+    if (rc == 0)
+        rc = dprintf(fd, "$ %s\n%s%s", command, result->out.data, result->err.data) < 0
+                 ? sp_err_sys(SP_ECANNOT, "cannot write '%s'", path)
+                 : 0;
+    if (fd >= 0)
+        close(fd);
+    if (rc == 0)
+        *out = path;
+    else
+        free(path);
+    return rc;
+}
+
+static int failed(char **log, const struct sp_words *argv, const struct sp_proc_result *result, const char *what)
+{
+    const char *said = result->err.len > 0 ? result->err.data : result->out.data;
+    char lines[SHOWN_MAX], how[64], *command = sp_words_join(argv);
+    int rc = command ? write_log(log, command, result) : sp_err(SP_ECANNOT, "out of memory");
+
+    sp_first_lines(lines, sizeof lines, said, SHOWN_LINES);
+    if (result->signal)
+        (void)snprintf(how, sizeof how, "was ended by signal %d", result->signal);
+    else
+        (void)snprintf(how, sizeof how, "failed with exit status %d", result->status);
+    if (rc == 0) {
+        sp_err(SP_EBUILD, "cannot build '%s': '%.*s' %s:\n%s", what, SHOWN_MAX, command, how, lines);
+        rc = sp_err_hint(SP_EBUILD, "all that was said is in '%s'", *log);
+    }
+    free(command);
+    return rc;
+}
+
+static int run_command(char **log, const struct sp_words *argv, const char *what, const struct sp_toolchain *tools,
+                       const char *folder)
+{
+    struct sp_proc_options options = {.seconds = STEP_SECONDS, .output_max = OUTPUT_MAX};
+    struct sp_words command = {NULL, 0}, env = {NULL, 0};
+    struct sp_proc_result result = {.status = 0};
+    char *dir = NULL, *tmp = NULL;
+    int rc = real_command(&command, argv, tools);
+
+    if (rc == 0)
+        rc = make_path(&dir, folder, "kernels");
+    if (rc == 0)
+        rc = make_path(&tmp, folder, "tmp");
+    if (rc == 0)
+        rc = sp_clean_environment(&env, tmp);
+    options.env = (const char *const *)env.word;
+    options.dir = dir;
+    if (rc == 0)
+        rc = sp_proc_run(&result, (const char *const *)command.word, &options);
+    if (rc == 0 && result.timed_out)
+        rc = sp_err(SP_EHANG, "'%s' was not built within %d seconds", what, STEP_SECONDS);
+    else if (rc == 0 && result.status != 0)
+        rc = failed(log, &command, &result, what);
+    sp_proc_free(&result);
+    sp_words_free(&command);
+    sp_words_free(&env);
+    free(dir);
+    free(tmp);
+    return rc;
+}
+
+/* ---- the probe ---- */
+
+/* The flags that everything depends on, on one line of device code. */
+static int plan_probe(struct sp_words *compile, struct sp_words *link, const struct sp_archs *archs)
+{
+    static const char *const compile_words[] = {
+        "nvcc", "-ccbin=cc", "-c", "--objdir-as-tempdir", "probe.cu", "-o", "../obj/probe.o", "-Xcompiler=-fPIC", NULL};
+    static const char *const link_words[] = {
+        "cc",   "-shared",   "-o", "../out/probe.so", "../obj/probe.o", "../cuda/lib64/libcudart_static.a", "-ldl",
+        "-lrt", "-lpthread", NULL};
+    int rc = 0;
+
+    for (size_t i = 0; compile_words[i] && rc == 0; i++)
+        rc = sp_words_add(compile, compile_words[i]);
+    if (rc == 0)
+        rc = sp_words_addf(compile, "-gencode=arch=compute_%u,code=sm_%u", archs->number[0], archs->number[0]);
+    for (size_t i = 0; link_words[i] && rc == 0; i++)
+        rc = sp_words_add(link, link_words[i]);
+    return rc;
+}
+
+int sp_compile_probe(char **log, const struct sp_toolchain *tools, const struct sp_archs *archs, const char *folder)
+{
+    static const char text[] = "extern \"C\" __global__ void probe(int *p)\n{\n    *p = 1;\n}\n";
+    struct sp_words compile = {NULL, 0}, link = {NULL, 0};
+    int rc = make_tree(folder, tools, NULL);
+
+    if (rc == 0)
+        rc = write_file(folder, "kernels/probe.cu", text, sizeof text - 1);
+    if (rc == 0)
+        rc = plan_probe(&compile, &link, archs);
+    if (rc == 0)
+        rc = run_command(log, &compile, "a kernel of one line", tools, folder);
+    if (rc == 0)
+        rc = run_command(log, &link, "a kernel of one line", tools, folder);
+    sp_words_free(&compile);
+    sp_words_free(&link);
+    return rc;
+}
+
+/* ---- all steps ---- */
+
+static int read_outputs(struct sp_files *out, const struct sp_steps *steps, const char *folder)
+{
+    int rc = 0;
+
+    for (size_t i = 0; i < steps->count && rc == 0; i++) {
+        struct sp_buf bytes = SP_BUF_INIT;
+        char name[PATH_MAX], *path = NULL;
+
+        if (!steps->step[i].links)
+            continue;
+        (void)snprintf(name, sizeof name, "out/%s", steps->step[i].what);
+        rc = make_path(&path, folder, name);
+        if (rc == 0)
+            rc = sp_read_file(&bytes, path, PRODUCT_MAX);
+        if (rc == 0)
+            rc = sp_files_add(out, steps->step[i].what, &bytes);
+        free(path);
+    }
+    return rc;
+}
+
+int sp_steps_run(struct sp_files *out, char **log, const struct sp_steps *steps, const struct sp_files *inputs,
+                 const struct sp_recipe *recipe, const struct sp_toolchain *tools, const struct sp_python *python,
+                 const char *folder, sp_progress *progress, void *context)
+{
+    int rc = prepare(folder, inputs, recipe, tools, python);
+
+    *out = (struct sp_files){NULL, 0};
+    for (size_t i = 0; i < steps->count && rc == 0; i++) {
+        if (progress != NULL)
+            progress(context, i, steps->count, steps->step[i].what);
+        rc = run_command(log, &steps->step[i].argv, steps->step[i].what, tools, folder);
+    }
+    return rc < 0 ? rc : read_outputs(out, steps, folder);
+}

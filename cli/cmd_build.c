@@ -1,0 +1,285 @@
+#include "cli/report.h"
+#include "cli/subject.h"
+
+#include "build/build.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *const description[] = {
+    "Compiles libpar.so (the all-reduce), sgl-pcie-gpu (the program that exercises it) and _sgl_pcie.abi3.so (the "
+    "module "
+    "for Python) into an install that apply has patched, for the GPUs of this machine or for those of --arch. Files "
+    "are "
+    "replaced all together, by renaming; a running server keeps what it has loaded. Where the same sources and "
+    "compilers "
+    "made what is there, nothing is compiled.",
+    "The same sources and compilers give the same bytes anywhere. sgl_pcie/build.json says what was built from what: "
+    "the "
+    "sha256 of every input and output, every command, the version of every compiler. With --check the build is made "
+    "twice, in two folders, and compared byte for byte, with what is installed, too, if that has the same inputs; "
+    "nothing is written.",
+    "nvcc is the one of SGL_PCIE_NVCC, of CUDA_HOME, of PATH, of /usr/local/cuda, or pip's in the environment; the "
+    "host "
+    "compiler is NVCC_CCBIN, else the first gcc that nvcc accepts.",
+    NULL,
+};
+
+static const struct sp_option options[] = {
+    {.name = "arch",
+     .value = "LIST",
+     .help = "compile for these architectures, as sm_90,sm_120, or all (default: the GPUs of this machine)"},
+    {.name = "check", .help = "build twice and compare, write nothing"},
+    {.name = NULL},
+};
+
+static const struct sp_exit exits[] = {
+    {0, "built, or up to date; with --check: reproduced"},
+    {1, "with --check: the bytes differ"},
+    {2, "wrong arguments, or an architecture that this nvcc does not know"},
+    {5, "not patched, no nvcc, no headers, no GPU and no --arch, no permission or space"},
+    {6, "nvcc does not accept the host compiler, or a compiler refused the sources"},
+    {8, "a compiler did not end"},
+    {10, NULL},
+    {-1, NULL},
+};
+
+static const struct sp_example examples[] = {
+    {"sgl-pcie build", "for the GPUs of this machine"},
+    {"sgl-pcie build --arch sm_89,sm_120", "in an image, for machines with other GPUs"},
+    {"sgl-pcie build --check", "are these the bytes that the sources give?"},
+    {NULL, NULL},
+};
+
+static const char *const fields[] = {"architectures", "check",     "log",        "outputs",  "site",
+                                     "skipped",       "toolchain", "up_to_date", "warnings", NULL};
+
+/* ---- JSON ---- */
+
+static json_t *words_json(const struct sp_words *words)
+{
+    json_t *array = json_array();
+
+    for (size_t i = 0; i < words->count; i++)
+        (void)json_array_append_new(array, sp_json_text(words->word[i]));
+    return array;
+}
+
+static json_t *archs_json(const struct sp_archs *archs)
+{
+    json_t *array = json_array();
+
+    for (size_t i = 0; i < archs->count; i++)
+        (void)json_array_append_new(array, json_sprintf("sm_%u", archs->number[i]));
+    return array;
+}
+
+static json_t *outputs_json(const struct sp_files *files)
+{
+    json_t *array = json_array();
+
+    for (size_t i = 0; i < files->count; i++) {
+        json_t *object = json_object();
+
+        (void)json_object_set_new(object, "path", json_sprintf("sgl_pcie/%s", files->file[i].path));
+        (void)json_object_set_new(object, "sha256", sp_json_text(files->file[i].sha256));
+        (void)json_array_append_new(array, object);
+    }
+    return array;
+}
+
+static json_t *toolchain_json(const struct sp_build *build)
+{
+    const struct {
+        const char *key, *text;
+    } facts[] = {
+        {"nvcc", build->tools.nvcc},
+        {"nvcc_from", build->tools.nvcc_from},
+        {"nvcc_version", build->tools.nvcc_version},
+        {"cc", build->tools.cc},
+        {"cc_version", build->tools.cc_version},
+        {"python_headers", build->python.include},
+        {"python_version", build->python.version},
+    };
+    json_t *object = json_object();
+
+    for (size_t i = 0; i < sizeof facts / sizeof *facts; i++)
+        (void)json_object_set_new(object, facts[i].key, sp_json_text(facts[i].text));
+    return object;
+}
+
+static void show_json(struct sp_report *report, const struct sp_build *build)
+{
+    sp_report_set(report, "architectures", archs_json(&build->archs));
+    sp_report_set(report, "log", sp_json_text(build->log));
+    sp_report_set(report, "outputs", outputs_json(&build->outputs));
+    sp_report_set(report, "skipped", sp_json_text(build->python.skip));
+    sp_report_set(report, "toolchain", toolchain_json(build));
+    sp_report_set(report, "up_to_date", json_boolean(build->up_to_date));
+    sp_report_set(report, "warnings", words_json(&build->warnings));
+}
+
+/* ---- text ---- */
+
+static int row(struct sp_table *table, const char *name, const char *value, const char *more, const char *end)
+{
+    char *text = NULL;
+    int rc;
+
+    if (value == NULL)
+        return SP_OK;
+    if (asprintf(&text, "%s (%s%s)", value, more ? more : "", end) < 0)
+        return sp_err(SP_ECANNOT, "out of memory");
+    rc = sp_table_row(table, (const char *const[]){name, text});
+    free(text);
+    return rc;
+}
+
+static int facts_table(const struct sp_report *report, const struct sp_build *build)
+{
+    struct sp_table *table;
+    char from[64], archs[SP_ARCH_TEXT];
+    int rc = sp_table_new(&table, 2, NULL);
+
+    (void)snprintf(from, sizeof from, ", from %s", build->tools.nvcc_from);
+    sp_archs_text(archs, &build->archs);
+    if (rc == SP_OK)
+        rc = row(table, "nvcc", build->tools.nvcc_version, build->tools.nvcc, from);
+    if (rc == SP_OK)
+        rc = row(table, "compiler", build->tools.cc_version, build->tools.cc, "");
+    if (rc == SP_OK)
+        rc = row(table, "python", build->python.version, build->python.include, "");
+    if (rc == SP_OK)
+        rc = row(table, "for", archs, report->args && sp_args_value(report->args, "arch") ? "--arch" : "the GPUs here",
+                 "");
+    if (rc == SP_OK)
+        sp_report_table(report, table, NULL);
+    else
+        sp_table_free(table);
+    return rc;
+}
+
+static int outputs_table(const struct sp_report *report, const struct sp_build *build)
+{
+    static const char *const headers[] = {"file", "sha256"};
+    struct sp_table *table;
+    int rc = sp_table_new(&table, 2, headers);
+
+    for (size_t i = 0; i < build->outputs.count && rc == SP_OK; i++) {
+        char path[256], sha256[SP_SHA256_HEX + 1];
+
+        (void)snprintf(path, sizeof path, "sgl_pcie/%s", build->outputs.file[i].path);
+        (void)snprintf(sha256, sizeof sha256, "%.*s", report->verbose ? SP_SHA256_HEX : 12,
+                       build->outputs.file[i].sha256);
+        rc = sp_table_row(table, (const char *const[]){path, sha256});
+    }
+    if (rc == SP_OK)
+        sp_report_table(report, table, NULL);
+    else
+        sp_table_free(table);
+    return rc;
+}
+
+static int show_text(const struct sp_report *report, const struct sp_build *build)
+{
+    int rc = facts_table(report, build);
+
+    (void)putchar('\n');
+    if (rc == SP_OK)
+        rc = outputs_table(report, build);
+    (void)putchar('\n');
+    return rc;
+}
+
+/* Progress and warnings are for people, on standard error. */
+static void show_progress(void *context, size_t done, size_t total, const char *text)
+{
+    (void)context;
+    (void)fprintf(stderr, "\r\033[K[%zu/%zu] %s", done + 1, total, text);
+    (void)fflush(stderr);
+}
+
+static void end_progress(void)
+{
+    (void)fprintf(stderr, "\r\033[K");
+}
+
+static void show_warnings(const struct sp_report *report, const struct sp_build *build)
+{
+    (void)fflush(stdout);
+    for (size_t i = 0; report->text && i < build->warnings.count; i++)
+        (void)fprintf(stderr, "sgl-pcie: warning: %s\n", build->warnings.word[i]);
+}
+
+/* ---- the command ---- */
+
+static int say(struct sp_report *report, struct sp_subject *subject, const struct sp_build *build, bool check)
+{
+    char archs[SP_ARCH_TEXT];
+    const size_t count = build->outputs.count;
+    const char *plural = count == 1 ? "" : "s";
+
+    sp_archs_text(archs, &build->archs);
+    report->attention = build->warnings.count > 0;
+    if (check)
+        return sp_report_say(report, NULL, "reproduced: two builds of %zu file%s for %s have the same bytes%s", count,
+                             plural, archs, build->matches_install ? ", and so has the install" : "");
+    if (build->up_to_date)
+        return sp_report_say(report, NULL, "up to date: %zu file%s for %s", count, plural, archs);
+    return sp_report_say(report, sp_subject_next(subject, "status"), "built %zu file%s for %s", count, plural, archs);
+}
+
+static int call(struct sp_report *report, struct sp_subject *subject, const struct sp_args *args)
+{
+    const bool progress = report->text && isatty(STDERR_FILENO) == 1;
+    char *next = strdup(sp_subject_next(subject, "apply"));
+    const struct sp_build_options build_options = {
+        .archs = sp_args_value(args, "arch"),
+        .check = sp_args_has(args, "check"),
+        .next = next ? next : "sgl-pcie apply",
+        .progress = progress ? show_progress : NULL,
+    };
+    struct sp_build *build = NULL;
+    int rc = sp_build_run(&build, subject->install, &build_options);
+
+    if (progress)
+        end_progress();
+    if (build != NULL && report->object)
+        show_json(report, build);
+    if (rc == SP_OK && report->text)
+        rc = show_text(report, build);
+    if (build != NULL)
+        show_warnings(report, build);
+    if (rc == SP_OK)
+        rc = say(report, subject, build, build_options.check);
+    sp_build_free(build);
+    free(next);
+    return rc;
+}
+
+static int run(const struct sp_args *args, struct sp_report *report)
+{
+    struct sp_subject subject;
+    int rc = sp_subject_locate(&subject, args);
+
+    sp_report_set(report, "check", json_boolean(sp_args_has(args, "check")));
+    if (rc == SP_OK)
+        sp_report_set(report, "site", sp_json_text(subject.install->site));
+    if (rc == SP_OK)
+        rc = call(report, &subject, args);
+    sp_subject_close(&subject);
+    return rc;
+}
+
+const struct sp_command sp_cmd_build = {
+    .name = "build",
+    .summary = "compile the all-reduce into an install, the same bytes every time",
+    .description = description,
+    .target = true,
+    .options = options,
+    .exits = exits,
+    .examples = examples,
+    .fields = fields,
+    .run = run,
+};
