@@ -73,14 +73,19 @@ def patch(folder, version):
 
 
 def snapshot(folder):
-    """{path: (mode, bytes or None for a folder)} of everything below, bytecode aside."""
+    """{path: (mode, blob id; None for a folder)} of everything below, bytecode aside."""
     result = {}
     for file in sorted(Path(folder).rglob("*")):
         if "__pycache__" in file.parts:
             continue
-        st = file.lstat()
-        result[str(file.relative_to(folder))] = (st.st_mode, file.read_bytes() if stat.S_ISREG(st.st_mode) else None)
+        mode = file.lstat().st_mode
+        result[str(file.relative_to(folder))] = (mode, blob_id(file.read_bytes()) if stat.S_ISREG(mode) else None)
     return result
+
+
+def differences(one, other):
+    """Paths that two snapshots do not agree on."""
+    return {path for path in one.keys() | other.keys() if one.get(path) != other.get(path)}
 
 
 def git(*args, cwd, check=True):

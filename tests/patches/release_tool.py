@@ -47,7 +47,7 @@ class ReleaseTool(unittest.TestCase):
         return file
 
     def unchanged(self):
-        return real.snapshot(self.patches) == real.snapshot(real.PATCHES)
+        return not real.differences(real.snapshot(self.patches), real.snapshot(real.PATCHES))
 
     def test_check(self):
         self.assertEqual(self.call("--check"), (0, ""))

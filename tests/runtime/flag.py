@@ -11,8 +11,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.dont_write_bytecode = True
-sys.path.insert(0, str(ROOT / "python"))
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests" / "patches")]
 
+import real  # noqa: E402
 from sgl_pcie import flag  # noqa: E402
 
 STOCK, UPSTREAM, COMMUNICATOR = flag.STOCK, flag.UPSTREAM, flag.COMMUNICATOR
@@ -126,6 +127,24 @@ class Read(unittest.TestCase):
         before = len(os.listdir("/proc/self/fd"))
         self.test_unusable_is_absent()
         self.assertEqual(len(os.listdir("/proc/self/fd")), before)
+
+
+class AsTheProgramReadsIt(unittest.TestCase):
+    """`sgl-pcie status` and SGLang must not disagree about what is on."""
+
+    def test_alike(self):
+        with tempfile.TemporaryDirectory() as folder:
+            site = real.site(real.NEWEST, folder)
+            file = site / ".sgl-pcie" / "flag.json"
+            file.parent.mkdir()
+            good = '{"schema": "sgl-pcie-flag/1", "value": "%s"}'
+            for text in (good % "1", good % "0", good % "unsafe", good % "x", good % ("1" * 15), good % ("1" * 16), good % "", "", "{}", "[", good % "1" + " " * 4096):
+                for env in ({}, {flag.FLAG: "0"}, {flag.FLAG: "unsafe"}, {flag.FLAG: ""}):
+                    file.write_text(text)
+                    read = flag.read(env, str(file))
+                    said = real.ask("status", "--site", site, env={"PATH": os.environ["PATH"], **env})[1]["flag"]
+                    with self.subTest(text=text[:80], env=env):
+                        self.assertEqual((said["value"] or "", said["source"]), (read.value or "", read.source))
 
 
 class Process(unittest.TestCase):
