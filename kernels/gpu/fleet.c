@@ -121,6 +121,18 @@ int fleet_reopen(fleet *f)
     return make_comms(f);
 }
 
+int fleet_twin(fleet *twin, const fleet *f)
+{
+    *twin = *f;
+    memset(twin->comm, 0, sizeof(twin->comm));
+    return make_comms(twin);
+}
+
+void fleet_twin_close(fleet *twin)
+{
+    drop_comms(twin);
+}
+
 static void unload(fleet *f, int h)
 {
     int s;

@@ -58,6 +58,10 @@ int fleet_load(fleet *f, const dataset *d, size_t room);
 int fleet_reopen(fleet *f);
 void fleet_close(fleet *f);
 
+/* A second communicator over the same ranks, streams and buffers; close it before the fleet. Collective. */
+int fleet_twin(fleet *twin, const fleet *f);
+void fleet_twin_close(fleet *twin);
+
 /* The bare all-reduce of the held ranks on a set of streams; par error. */
 int fleet_all_reduce(fleet *f, int set, const void *const *in, void *const *out, size_t count, int dtype,
                      int algorithm);

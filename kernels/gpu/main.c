@@ -27,7 +27,7 @@ static const command commands[] = {
 enum {
     OPT_GPUS = 256, OPT_WORLDS, OPT_TRANSPORT, OPT_ALGORITHMS, OPT_TYPES, OPT_MODE, OPT_FAULTS, OPT_SOAK, OPT_MAX,
     OPT_SIZES, OPT_LANES, OPT_THREADS, OPT_CHUNKS, OPT_CALLS, OPT_ITERATIONS, OPT_NCCL, OPT_NO_NCCL, OPT_MODEL,
-    OPT_EACH, OPT_SEED, OPT_LIMIT, OPT_JSON, OPT_VERSION
+    OPT_EACH, OPT_SEED, OPT_LIMIT, OPT_TIMEOUT, OPT_JSON
 };
 
 /* One option: its value's name (null: none), and help. */
@@ -44,6 +44,7 @@ static const option_spec specs[] = {
     {"types", "LIST", "fp16, bf16, fp32 (default: smoke all, perf bf16)", OPT_TYPES},
     {"seed", "N", "of the test data (default 1)", OPT_SEED},
     {"limit", "SECONDS", "time limit of one group of processes (default 300)", OPT_LIMIT},
+    {"timeout", "SECONDS", "of a wait inside a call (default 10)", OPT_TIMEOUT},
     {"json", NULL, "one JSON object instead of text", OPT_JSON},
     {"mode", "MODE", "smoke: process, local (all ranks in one process), both (default)", OPT_MODE},
     {"max-bytes", "SIZE", "smoke: longest message (default 64M)", OPT_MAX},
@@ -232,6 +233,7 @@ static int take_option(options *o, int id, const char *value)
     case OPT_EACH: o->each = 1; break;
     case OPT_SEED: rc = parse_size(&n, value); o->seed = n; break;
     case OPT_LIMIT: rc = take_count(&n, value, 86400); o->limit_s = (double)n; break;
+    case OPT_TIMEOUT: rc = take_count(&n, value, 86400); o->timeout_s = (double)n; break;
     case OPT_JSON: o->json = 1; break;
     default: rc = -1; break;
     }
@@ -249,6 +251,7 @@ static void defaults(options *o)
     o->nccl = 1;
     o->seed = 1;
     o->limit_s = 300;
+    o->timeout_s = 10;
 }
 
 static int parse(options *o, int argc, char **argv)

@@ -36,6 +36,7 @@ typedef struct {
     const char *nccl_path;
     uint64_t seed;
     double limit_s;       /* of one group of processes */
+    double timeout_s;     /* of a wait in a call */
     int json, verbose;
 } options;
 

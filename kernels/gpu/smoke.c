@@ -4,6 +4,7 @@
  *   ladder    sizes grow, shrink and grow again, in-place and out-of-place, aligned and not, poison around the output
  *   mixed     algorithms in random order, eager, in batches without a host synchronisation
  *   graphs    several captured graphs, replayed on either stream, among eager calls on either stream
+ *   life      a second communicator beside the first, made and closed again and again; no memory may be lost
  *   soak      (--soak) many small calls under random delays
  * A wrong element is reported and the test goes on; after an abort the communicator is made anew and the algorithm
  * that hung is left out.
@@ -25,6 +26,7 @@ enum {
     SMALL = 262144,          /* longest message of the mixed and graph tests */
     GRAPHS = 6,
     GRAPH_CALLS = 8,
+    LIVES = 4,
     SOAK_BATCH = 250,
     SOAK_REPLAYS = 8
 };
@@ -332,6 +334,72 @@ static int graphs(test *t)
     return recover(t, last, rc);
 }
 
+/* --- life ------------------------------------------------------------------------------------ */
+
+static int free_memory(const test *t, double *bytes)
+{
+    size_t available = 0, total;
+    int rc = CUDA(cudaSetDevice(t->f.device[t->f.first]));
+
+    if (rc == 0)
+        rc = CUDA(cudaMemGetInfo(&available, &total));
+    *bytes = (double)available;
+    return rc;
+}
+
+/* One life of a second communicator: calls on both in turn. taken: what it took of the GPU's memory. */
+static int one_life(test *t, double *taken)
+{
+    fleet twin = {0};
+    double before = 0, during = 0;
+    int i, rc = free_memory(t, &before), last = 1;
+
+    rc = ranks_agree(t->f.ranks, rc);
+    if (rc == 0)
+        rc = fleet_twin(&twin, &t->f);
+    if (rc == 0)
+        rc = ranks_agree(t->f.ranks, free_memory(t, &during));
+    *taken = before - during;
+    for (i = 0; i < 32 && rc == 0; i++) {
+        fleet_call c = make_call(t, pick_algorithm(t), 0, i % VARIANTS);
+        c.count = pick_count(t, c.algorithm, SMALL);
+        c.shift = dice_below(&t->d, t->f.data->count - c.count + 1);
+        last = c.algorithm;
+        t->calls[t->n] = c;
+        rc = fleet_enqueue(i % 2 == 0 ? &twin : &t->f, 0, &c, t->n);
+        t->n++;
+    }
+    if (rc == 0)
+        rc = fleet_finish(&twin);
+    rc = end_batch(t, rc);
+    fleet_twin_close(&twin);
+    return recover(t, last, rc);
+}
+
+/* What a communicator takes is within the bound that the library states, and comes back. */
+static int life(test *t)
+{
+    const double noise = 4 << 20;
+    uint64_t device_bound = 0, host_bound = 0;
+    double begin = 0, end = 0, taken = 0, most = 0;
+    int i, rc = fleet_par(&t->f, par_memory_bound(t->j->world, &t->f.options, &device_bound, &host_bound), "memory bound");
+
+    rc = ranks_agree(t->f.ranks, rc);
+    for (i = 0; i < LIVES + 1 && rc == 0 && any_left(t); i++) {
+        rc = one_life(t, &taken);
+        most = i > 0 && taken > most ? taken : most;
+        if (rc == 0)
+            rc = ranks_agree(t->f.ranks, free_memory(t, i == 0 ? &begin : &end));
+    }
+    if (rc == 0 && !t->j->local && most > (double)device_bound + noise)
+        rc = rank_fail(CODE_CHECK, "rank %d: a communicator took %.1f MiB of GPU memory, its bound is %.1f MiB",
+                       t->f.first, most / 1048576, (double)device_bound / 1048576);
+    if (rc == 0 && begin - end > noise && any_left(t))
+        rc = rank_fail(CODE_CHECK, "rank %d: %d communicators left %.1f MiB of GPU memory behind", t->f.first, LIVES,
+                       (begin - end) / 1048576);
+    return ranks_agree(t->f.ranks, rc);
+}
+
 /* --- soak ------------------------------------------------------------------------------------ */
 
 /* Something that makes this rank late, different on every rank. */
@@ -470,8 +538,8 @@ static int body(ranks *self, void *context)
     t->d.state = j->o->seed;
     wanted.with = j->with;
     wanted.mode = PAR_MODE_STATUS;
-    wanted.timeout_s = 10;
-    wanted.late_s = 3;
+    wanted.timeout_s = j->o->timeout_s;
+    wanted.late_s = j->o->timeout_s / 2;
     wanted.no_watcher = (uint32_t)j->local;
     rc = fleet_open(&t->f, self, j->world, j->device, j->local, &wanted);
     for (dtype = 0; dtype < PAR_DTYPES && rc == 0; dtype++)
@@ -479,6 +547,8 @@ static int body(ranks *self, void *context)
             rc = one_dtype(t, dtype);
             last = dtype;
         }
+    if (rc == 0 && last >= 0)
+        rc = life(t);
     if (rc == 0 && last >= 0 && j->o->soak > 0)
         rc = soak(t);
     rank_note("closing");

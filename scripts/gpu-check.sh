@@ -1,0 +1,96 @@
+#!/bin/bash
+# The kernels on real GPUs: builds libpar.so and sgl-pcie-gpu from this checkout and runs what they must show.
+# Needs nvcc, a C compiler, python3, and two GPUs or more; NCCL is taken from python3's nvidia-nccl or the linker's path.
+#
+#   scripts/gpu-check.sh [-d DIR] [-t SECONDS] STEP...
+#     -d   folder for binaries and logs (default out/gpu-check)
+#     -t   time limit of a step (default 300)
+#   Steps: build  machine  smoke  soak[=CALLS]  faults  sanitizer  perf-host  perf-peer  tune-host  tune-peer
+#          run:ARGUMENTS (sgl-pcie-gpu with these, commas for spaces are kept: quote it)
+#
+# Prints a compact account; the full output of a step is in DIR/STEP.log. Exits with the worst result.
+set -u
+cd "$(dirname "$0")/.."
+dir=out/gpu-check limit=300 worst=0
+while getopts d:t: option; do
+    case $option in
+    d) dir=$OPTARG ;;
+    t) limit=$OPTARG ;;
+    *) exit 2 ;;
+    esac
+done
+shift $((OPTIND - 1))
+mkdir -p "$dir"
+program=$dir/sgl-pcie-gpu
+
+build() {
+    local cuda arch flags source objects=()
+    cuda=$(dirname "$(dirname "$(readlink -f "$(command -v nvcc)")")")
+    arch=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | sort -u | tr -d . | sed 's/.*/-gencode=arch=compute_&,code=sm_&/')
+    flags="-std=c11 -D_GNU_SOURCE -O2 -fPIC -fvisibility=hidden -isystem $cuda/include"
+    mkdir -p "$dir/o/gpu"
+    for source in $(python3 -c 'import json; print(*json.load(open("kernels/sources.json"))["sources"])') \
+        $(cd kernels && ls gpu/*.c); do
+        cc $flags -c kernels/$source -o "$dir/o/${source%.c}.o" &
+    done
+    for source in device gpu/check; do
+        nvcc -c -std=c++17 -O3 -Xcompiler=-fPIC,-fvisibility=hidden,-fno-exceptions,-fno-threadsafe-statics $arch \
+            kernels/$source.cu -o "$dir/o/$source.o" &
+    done
+    wait
+    cc -shared -o "$dir/libpar.so" "$dir"/o/*.o -Wl,--version-script=kernels/libpar.map -Wl,-soname,libpar.so \
+        -Wl,-z,defs "$cuda/lib64/libcudart_static.a" -ldl -lrt -lpthread &&
+    cc -o "$program" "$dir"/o/gpu/*.o "$dir/libpar.so" '-Wl,-rpath,$ORIGIN' "$cuda/lib64/libcudart_static.a" \
+        -ldl -lrt -lpthread -lm
+}
+
+machine() {
+    nvidia-smi --query-gpu=index,name,pci.bus_id,pcie.link.gen.max,pcie.link.width.max,driver_version --format=csv
+    nvidia-smi topo -m | head -8
+    lscpu | grep -E 'Model name|^CPU\(s\)|Socket|NUMA node\(s\)|L3'
+    ulimit -l
+}
+
+nccl() {
+    python3 -c 'import nvidia.nccl; print("--nccl", list(nvidia.nccl.__path__)[0] + "/lib/libnccl.so.2")' 2>/dev/null
+}
+
+sanitizer() {
+    local tool
+    for tool in memcheck synccheck; do
+        compute-sanitizer --tool $tool --target-processes all --error-exitcode 1 \
+            "$program" smoke --mode local --gpus 0 --world 3,4,8 --max-bytes 64K --timeout 200 --limit 280 || return 1
+    done
+}
+
+step() {
+    case $1 in
+    build) build ;;
+    machine) machine ;;
+    smoke) "$program" smoke ;;
+    soak) "$program" smoke --soak 1000000 --max-bytes 1M --mode process --types bf16 ;;
+    soak=*) "$program" smoke --soak "${1#soak=}" --max-bytes 1M --types bf16 ;;
+    faults) "$program" smoke --faults ;;
+    sanitizer) sanitizer ;;
+    perf-host) "$program" perf --transport host --world 2,4 --model $(nccl) ;;
+    perf-peer) "$program" perf --transport peer --world 2,4 --model $(nccl) ;;
+    tune-host) "$program" perf --transport host --world 2,4 --no-nccl --each --lanes 0,4,8,16,32 --threads 0,64,128,256,512 --iterations 8 ;;
+    tune-peer) "$program" perf --transport peer --world 2,4 --no-nccl --each --lanes 0,4,8,16,32 --threads 0,64,128,256,512 --iterations 8 ;;
+    run:*) "$program" ${1#run:} ;;
+    *) echo "no step '$1'"; return 2 ;;
+    esac
+}
+
+for s in "$@"; do
+    log=$dir/$(echo "$s" | tr -c 'a-z0-9=\n-' _ | cut -c1-40).log
+    begin=$SECONDS
+    # A step in its own process group with a time limit; bash -c cannot see functions unless they are exported.
+    export -f step build machine nccl sanitizer
+    export dir program
+    timeout -k 10 "$limit" bash -c 'step "$1"' - "$s" >"$log" 2>&1
+    rc=$?
+    [ $rc -gt $worst ] && worst=$rc
+    printf "== %s: exit %d, %d s\n" "$s" $rc $((SECONDS - begin))
+    cat "$log"
+done
+exit $worst
