@@ -31,6 +31,9 @@
 
 #define PAR_BATCH 4u /* vecs that a thread has in flight where it moves several */
 
+PAR_DEV int par_is_worker(const par_call *c) { return par_thread() < c->workers; }
+PAR_DEV int par_is_keeper(const par_call *c) { return par_thread() == c->workers; }
+
 /* --- where things are --------------------------------------------------------------------------------------------- */
 
 typedef struct { uint32_t begin, count; } par_range; /* in vecs */
@@ -244,33 +247,25 @@ PAR_COLD void par_dawdle(const par_call *c, uint32_t epoch)
 }
 
 /*
- * The housekeeper at entry: is the lane free, is the communicator alive? The loads are issued at entry and looked at
- * behind the first barrier, so that nobody waits for host memory. Only lane 0 looks there; what it finds it tells the
- * others through the rank's own word.
+ * The housekeeper at entry: is the lane free, is the communicator alive? Only lane 0 looks into host memory; what it
+ * finds it tells the others through the rank's own word, which they read at entry, and at a look while they wait. The
+ * workers do not wait for the answer: what they send meanwhile goes to memory that is still mapped.
  */
 typedef struct { uint32_t busy, dead; par_vec abort[2]; } par_entry;
 
 PAR_DEV par_entry par_enter(const par_call *c)
 {
     par_entry e = {0, 0, {{{0, 0, 0, 0}}, {{0, 0, 0, 0}}}};
-    if (par_thread() == c->workers) {
-        e.busy = par_own_exchange(c->busy + par_block(), 1);
-        e.dead = par_ld(c->claim + PAR_CLAIM_DEAD);
-        if (par_block() == 0) {
-            e.abort[0] = par_ld4(c->abort_word);
-            if (c->world > 4)
-                e.abort[1] = par_ld4(c->abort_word + 4);
-        }
+    if (!par_is_keeper(c))
+        return e;
+    e.busy = par_own_exchange(c->busy + par_block(), 1);
+    e.dead = par_ld(c->claim + PAR_CLAIM_DEAD);
+    if (par_block() == 0) {
+        e.abort[0] = par_ld4(c->abort_word);
+        if (c->world > 4)
+            e.abort[1] = par_ld4(c->abort_word + 4);
     }
     return e;
-}
-
-/* A rank that failed earlier: nothing moves any more. Blocks leave behind their first barrier. */
-PAR_DEV int par_is_dead(const par_call *c, const par_entry *e)
-{
-    if (e->dead && c->trap)
-        par_trap();
-    return e->dead != 0;
 }
 
 PAR_DEV void par_check_entry(const par_call *c, const par_entry *e, uint32_t epoch)
@@ -280,14 +275,16 @@ PAR_DEV void par_check_entry(const par_call *c, const par_entry *e, uint32_t epo
     PAR_UNROLL
     for (int i = 0; i < 4; i++)
         any |= e->abort[0].w[i] | e->abort[1].w[i];
-    if (e->busy)
+    if (e->dead) {
+        if (c->trap)
+            par_trap();
+    } else if (e->busy) {
         par_fail(c, &w, (uint32_t)-PAR_ERR_OVERLAP, c->rank, 1, 0);
-    else if (any)
+    } else if (any) {
         par_aborted(c, &w, 0, 0);
+    }
 }
 
-PAR_DEV int par_is_worker(const par_call *c) { return par_thread() < c->workers; }
-PAR_DEV int par_is_keeper(const par_call *c) { return par_thread() == c->workers; }
 
 /* --- receiving ---------------------------------------------------------------------------------------------------- */
 
@@ -461,6 +458,8 @@ PAR_DEV int par_gather(const par_call *c, const par_piece *m, int dtype, par_wai
     return 1;
 }
 
+enum { PAR_RESET = 1, PAR_STEP = 1, PAR_DONE = 2 }; /* what workers signal to the housekeeper */
+
 /* --- sentinel ----------------------------------------------------------------------------------------------------- */
 
 /* A lane's bookkeeping as read at entry; every thread reads it all, so nobody waits twice. */
@@ -519,46 +518,59 @@ PAR_DEV void par_reset_two_shot(const par_call *c, uint64_t slot, uint32_t count
     }
 }
 
+/* What the workers do: send, reset, receive. */
+PAR_DEV void par_sentinel_work(const par_call *c, par_turn turn, uint32_t count, uint64_t first, int two, int dtype)
+{
+    const par_piece m = {first, count, par_slot(c, turn.epoch)};
+    const uint64_t old = par_slot(c, turn.epoch - 2);
+    par_wait w = {0, 0, 0, 1, turn.epoch, 0};
+    if (c->delay_ns | c->jitter_ns)
+        par_dawdle(c, turn.epoch);
+    if (two) {
+        int ok;
+        par_scatter(c, &m, dtype);
+        ok = par_combine(c, &m, par_part(count, c->world, c->rank), 1, dtype, &w);
+        par_reset_two_shot(c, old, turn.stale); /* while the results are on their way */
+        par_signal(PAR_RESET);
+        w.phase = 2;
+        if (ok)
+            par_gather(c, &m, dtype, &w);
+    } else {
+        const par_range all = {0, count};
+        par_send_all(c, &m, dtype);
+        par_reset_one_shot(c, old, turn.stale); /* while the peers' data is on its way */
+        par_signal(PAR_RESET);
+        par_combine(c, &m, all, 0, dtype, &w);
+    }
+    par_signal(PAR_DONE);
+}
+
+/* What the housekeeper's warp does meanwhile. */
+PAR_DEV void par_sentinel_keep(const par_call *c, par_turn turn, uint32_t count)
+{
+    par_lane *lane = c->lane + par_block();
+    const par_entry entry = par_enter(c);
+    par_wait_signals(PAR_RESET);
+    if (par_is_keeper(c)) {
+        par_fence(); /* the resets, before anything of the next call */
+        par_own_st(&lane->extent[turn.epoch % PAR_SLOTS], count);
+        par_own_st(&lane->epoch, turn.epoch + 1);
+        par_check_entry(c, &entry, turn.epoch);
+    }
+    par_wait_signals(PAR_DONE);
+    if (par_is_keeper(c))
+        par_own_st(c->busy + par_block(), 0);
+}
+
 /* One-shot and two-shot with validity in the data. `two` is constant. */
 PAR_DEV void par_sentinel(const par_call *c, int two, int dtype)
 {
     const par_turn turn = par_take_turn(c);
     const par_share share = par_lane_share(c);
-    const par_piece m = {share.first, share.count, par_slot(c, turn.epoch)};
-    const uint64_t old = par_slot(c, turn.epoch - 2);
-    par_lane *lane = c->lane + par_block();
-    par_wait w = {0, 0, 0, 1, turn.epoch, 0};
-    const par_entry entry = par_enter(c);
-
-    if (par_is_worker(c)) {
-        if (c->delay_ns | c->jitter_ns)
-            par_dawdle(c, turn.epoch);
-        if (two) {
-            par_scatter(c, &m, dtype);
-            par_reset_two_shot(c, old, turn.stale);
-        } else {
-            par_send_all(c, &m, dtype);
-            par_reset_one_shot(c, old, turn.stale);
-        }
-    }
-    if (par_barrier_or(par_is_dead(c, &entry)))
-        return;
-    if (par_is_keeper(c)) {
-        par_fence(); /* the resets, before anything of the next call */
-        par_own_st(&lane->extent[turn.epoch % PAR_SLOTS], share.count);
-        par_own_st(&lane->epoch, turn.epoch + 1);
-        par_check_entry(c, &entry, turn.epoch);
-    }
-    if (par_is_worker(c)) {
-        const par_range all = {0, share.count};
-        int ok = par_combine(c, &m, two ? par_part(share.count, c->world, c->rank) : all, two, dtype, &w);
-        w.phase = 2;
-        if (two && ok)
-            par_gather(c, &m, dtype, &w);
-    }
-    par_barrier();
-    if (par_is_keeper(c))
-        par_own_st(c->busy + par_block(), 0);
+    if (par_is_worker(c))
+        par_sentinel_work(c, turn, share.count, share.first, two, dtype);
+    else
+        par_sentinel_keep(c, turn, share.count);
 }
 
 /* --- chunked ------------------------------------------------------------------------------------------------------ */
@@ -605,6 +617,35 @@ PAR_DEV par_piece par_tile(const par_call *c, par_share share, uint32_t i, uint3
 }
 
 /*
+ * The part of a step that writes what peers read: send tile i, wait until everybody has done step s-1, sum tile i-1. The
+ * block meets in the middle; 0, for all of it, if somebody has given up. *ok: whether this thread has not.
+ */
+PAR_DEV int par_step(const par_call *c, par_share share, uint32_t tiles, uint32_t i, uint32_t s, int two, int dtype,
+                     par_wait *w, int *ok)
+{
+    const int worker = par_is_worker(c);
+    if (worker && i < tiles) {
+        const par_piece m = par_tile(c, share, i, s);
+        if (two)
+            par_scatter(c, &m, dtype);
+        else
+            par_send_all(c, &m, dtype);
+    }
+    if (i > 0) {
+        if (worker && *ok)
+            *ok = par_await(c, s, w);
+        if (par_barrier_or(!*ok))
+            return 0;
+    }
+    if (worker && i > 0 && i <= tiles) {
+        const par_piece m = par_tile(c, share, i - 1, s - 1);
+        const par_range all = {0, m.count};
+        *ok = par_combine(c, &m, two ? par_part(m.count, c->world, c->rank) : all, two, dtype, w);
+    }
+    return 1;
+}
+
+/*
  * One-shot and two-shot in steps: send tile i, sum tile i-1, gather tile i-2 (two-shot). `two` is constant.
  */
 PAR_DEV void par_chunked(const par_call *c, int two, int dtype)
@@ -613,53 +654,38 @@ PAR_DEV void par_chunked(const par_call *c, int two, int dtype)
     const uint32_t first = par_own_ld(&lane->epoch);
     const par_share share = par_lane_share(c);
     const uint32_t tiles = (share.count + c->tile - 1) / c->tile, steps = tiles + (two ? 2 : 1);
-    par_wait w = {0, 0, 0, 0, first, 0};
     const par_entry entry = par_enter(c);
+    par_wait w = {0, 0, 0, 0, first, 0};
     int ok = 1;
 
     if (par_is_worker(c) && (c->delay_ns | c->jitter_ns))
         par_dawdle(c, first);
     for (uint32_t i = 0; i < steps; i++) {
         const uint32_t s = first + i;
-        if (par_is_worker(c)) {
-            if (i < tiles) {
-                const par_piece m = par_tile(c, share, i, s);
-                if (two)
-                    par_scatter(c, &m, dtype);
-                else
-                    par_send_all(c, &m, dtype);
-            }
-            w.phase = i <= tiles ? 1 : 2;
-            if (i > 0)
-                ok = ok && par_await(c, s, &w);
-        }
-        if (i > 0 && par_barrier_or(!ok))
+        w.phase = i <= tiles ? 1 : 2;
+        if (!par_step(c, share, tiles, i, s, two, dtype, &w, &ok))
             return;
-        if (par_is_worker(c) && i > 0 && i <= tiles) {
-            const par_piece m = par_tile(c, share, i - 1, s - 1);
-            const par_range all = {0, m.count};
-            ok = ok && par_combine(c, &m, two ? par_part(m.count, c->world, c->rank) : all, two, dtype, &w);
-        }
-        if (i < steps - 1) {
-            if (par_barrier_or(par_is_dead(c, &entry)))
-                return;
-            if (par_is_keeper(c)) {
+        if (par_is_worker(c)) {
+            par_signal(PAR_STEP);
+        } else {
+            par_wait_signals(PAR_STEP);
+            if (par_is_keeper(c) && i < steps - 1) {
                 par_fence();
                 par_post(c, s + 1);
             }
         }
-        if (par_is_keeper(c) && i == 0)
-            par_check_entry(c, &entry, first);
-        if (two && par_is_worker(c) && i > 1) {
+        if (two && i > 1 && ok && par_is_worker(c)) {
             const par_piece m = par_tile(c, share, i - 2, s - 2);
-            ok = ok && par_gather(c, &m, dtype, &w);
+            ok = par_gather(c, &m, dtype, &w);
         }
     }
-    par_barrier();
     if (par_is_keeper(c)) {
+        par_check_entry(c, &entry, first);
         par_own_st(&lane->epoch, first + steps);
-        par_own_st(c->busy + par_block(), 0);
     }
+    par_barrier_or(0);
+    if (par_is_keeper(c))
+        par_own_st(c->busy + par_block(), 0);
 }
 
 /* --- entry points ------------------------------------------------------------------------------------------------- */
