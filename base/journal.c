@@ -506,6 +506,26 @@ int sp_journal_advance(int root, enum sp_journal_state from, enum sp_journal_sta
     return rc;
 }
 
+/* With the journal gone the transaction is over. What may fail after that is no reason to say that it failed (a power
+ * cut may bring back a journal that only asks to remove what has been removed), unless it leaves an empty directory,
+ * which counts as pending. */
+static int remove_state_dir(int root, int dir)
+{
+    enum sp_journal_state state;
+    int why;
+
+    (void)fsync(dir);
+    if (unlinkat(root, SP_STATE_DIR, AT_REMOVEDIR) == 0 || errno == ENOTEMPTY || errno == EEXIST) {
+        (void)fsync(root);
+        return SP_OK;
+    }
+    why = errno;
+    if (sp_journal_find(&state, root) == SP_OK && state == SP_JOURNAL_NONE)
+        return SP_OK;
+    errno = why;
+    return sp_err_sys(SP_ECANNOT, "cannot remove '" SP_STATE_DIR "'");
+}
+
 int sp_journal_remove(int root, enum sp_journal_state state)
 {
     int dir, rc;
@@ -518,11 +538,7 @@ int sp_journal_remove(int root, enum sp_journal_state state)
     if (rc >= 0 && state > SP_JOURNAL_LEFTOVER && unlinkat(dir, state_names[state], 0) < 0 && errno != ENOENT)
         rc = sp_err_sys(SP_ECANNOT, "cannot remove '" SP_STATE_DIR "/%s'", state_names[state]);
     if (rc >= 0)
-        rc = sp_sync_dir(dir, SP_STATE_DIR);
+        rc = remove_state_dir(root, dir);
     close(dir);
-    if (rc >= 0 && unlinkat(root, SP_STATE_DIR, AT_REMOVEDIR) < 0 && errno != ENOTEMPTY && errno != EEXIST)
-        rc = sp_err_sys(SP_ECANNOT, "cannot remove '" SP_STATE_DIR "'");
-    if (rc >= 0 && sp_sync_dir(root, ".") < 0)
-        sp_err_clear(); /* a power cut may bring an empty directory back: no reason to say that it failed */
     return rc;
 }

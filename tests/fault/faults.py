@@ -17,7 +17,10 @@ kind of tree turns up.
 Two programs are known: txn_prog (the transaction by itself) and the real command line on an install.
 
     faults.py txn BUILD/bin/txn_prog
-    faults.py cli BUILD/bin/sgl-pcie SITE_PACKAGES [--recover-trees N]
+    faults.py cli BUILD/bin/sgl-pcie [SITE_PACKAGES] [--recover-trees N]
+
+Without SITE_PACKAGES the newest released SGLang wheel that the patch set knows is used, of it only what the patches touch
+and what an install is known by (tests/patches/real.py): sglang/srt/distributed/ and the dist-info folder.
 """
 
 import argparse
@@ -391,14 +394,19 @@ def parse_args():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("program", choices=["txn", "cli"])
     parser.add_argument("binary")
-    parser.add_argument("site", nargs="?", help="with cli: a site-packages folder with SGLang, copied")
+    parser.add_argument("site", nargs="?", help="with cli: a site-packages folder with SGLang, of which copies are made")
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--recover-trees", type=int, help="strike recover on at most this many kinds of tree")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
-    args = parser.parse_args()
-    if args.program == "cli" and not args.site:
-        parser.error("cli needs a site-packages folder")
-    return args
+    return parser.parse_args()
+
+
+def released_site(work):
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "patches"))
+    import real
+
+    print(f"on the released wheel of SGLang {real.NEWEST}, of it sglang/srt/distributed/ and the dist-info folder")
+    return str(real.site(real.NEWEST, os.path.join(work, "site-packages")))
 
 
 def main():
@@ -407,8 +415,11 @@ def main():
         print("faults.py: strace is not installed")
         return SKIPPED
     binary = os.path.abspath(args.binary)
-    program = Txn(binary) if args.program == "txn" else Cli(binary, os.path.abspath(args.site))
     with tempfile.TemporaryDirectory(prefix="sgl-pcie-faults-") as work:
+        if args.program == "txn":
+            program = Txn(binary)
+        else:
+            program = Cli(binary, os.path.abspath(args.site) if args.site else released_site(work))
         search = Search(args.jobs, args.kinds.split(","), work)
         explore_both(search, program, work, args.recover_trees)
     for failure in search.failures[:20]:
