@@ -3,11 +3,11 @@
     python3 -I -B harness.py TREE
 
 TREE holds sglang/srt/distributed/ of a release, stock or patched, and perhaps sgl_pcie/. Real are
-custom_all_reduce.py, custom_all_reduce_utils.py, custom_all_reduce_v2.py with its configs/; PyTorch is real where it can
-be imported. Everything else that these import is stood in here:
+custom_all_reduce.py, custom_all_reduce_utils.py, custom_all_reduce_v2.py with its configs/; with HARNESS_TORCH=real also
+PyTorch. Everything else that these import is stood in here:
 
-    torch           (without PyTorch) device, Tensor, tensor, empty, cuda.*, version
-    torch.distributed   always, as rank 0 of a group whose ranks have the GPUs 0, 1, 2, ...
+    torch           device, Tensor, tensor, empty, version; of a real one the device of empty() and the version's cuda
+    torch.cuda, torch.distributed   always: a machine with eight GPUs, and rank 0 of a group whose ranks have the GPUs 0, 1, 2, ...
     pynvml          the P2P status of NVLink, as the scenario has it
     sglang.srt.utils, .environ, ._custom_ops, ...custom_all_reduce_ops, ...cuda_wrapper, .parallel_state
     any other module of sglang, sgl_kernel, vllm, torch: attributes made up when asked for
@@ -53,7 +53,7 @@ calls = []  # what the kernels' library was asked for
 
 def called(name, result=None):
     def stand_in(*args, **kwargs):
-        calls.append([name, repr(args), repr(sorted(kwargs))])
+        calls.append([name, [plain(arg) for arg in args], sorted(kwargs)])
         return result
 
     return stand_in
@@ -67,9 +67,6 @@ class Tensor:
 
     def __init__(self, data=(), elements=0, contiguous=True):
         self.data, self.elements, self.contiguous = list(data), elements, contiguous
-
-    def __repr__(self):
-        return "Tensor(%d)" % self.elements
 
     def numel(self):
         return self.elements
@@ -127,7 +124,7 @@ def p2p_status(handle, peer, index):
 
 def all_gather(out, tensor, group=None):
     for rank, item in enumerate(out):
-        item.data[:] = [rank] if hasattr(item, "elements") else torch.tensor([rank])
+        item.data[0] = rank
 
 
 def all_gather_object(out, item, group=None):
@@ -248,23 +245,25 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             setattr(sys.modules[parent], name, module)
 
 
+def real_torch():
+    import torch
+    import torch.distributed
+    import torch.multiprocessing
+
+    empty = torch.empty
+    torch.empty = lambda *args, **kwargs: empty(*args, **dict(kwargs, device="cpu"))
+    torch.version.cuda = "12.8"
+    vars(torch.cuda).update(CUDA)
+    vars(torch.distributed).update(DISTRIBUTED)
+
+
 def stand_in():
     """Returns torch, real or not."""
     global ROOTS
     ROOTS = {"sglang", "sgl_kernel", "vllm", "pynvml", "amdsmi", "pymtml", "aiter", "tvm_ffi"}
-    try:
-        import torch
-        import torch.distributed
-        import torch.multiprocessing
-
-        empty = torch.empty
-        torch.empty = lambda *args, **kwargs: empty(*args, **dict(kwargs, device="cpu"))
-        for module, names in ((torch.distributed, DISTRIBUTED), (torch.cuda, CUDA)):
-            vars(module).update(names)
-        torch.version.cuda = torch.version.cuda or "12.8"
-        DISTRIBUTED["all_gather"] = None
-        torch.distributed.all_gather = lambda out, tensor, group=None: [t.fill_(n) for n, t in enumerate(out)]
-    except ImportError:
+    if os.environ.get("HARNESS_TORCH") == "real":
+        real_torch()
+    else:
         MODULES.update(TORCH)
         ROOTS.add("torch")
     if importlib.util.find_spec("typing_extensions") is None:
@@ -290,6 +289,11 @@ class Log(logging.Handler):
 
 
 def plain(value):
+    """For JSON, and for comparison: a tensor by its size, not by what happens to be in it."""
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if hasattr(value, "numel"):
+        return "Tensor of %d" % value.numel()
     return value if isinstance(value, (bool, int, str, type(None))) else type(value).__name__
 
 

@@ -6,6 +6,7 @@ calls of the kernels' library, should_custom_ar for many sizes, what the dispatc
 What it stands in for is written there.
 """
 
+import importlib.util
 import json
 import os
 import shutil
@@ -111,6 +112,16 @@ class Unset(Trees):
                 decisions += len(by_name)
         self.assertLessEqual({"CustomAllreduce", "CustomAllReduceV2"}, chosen)
         print("\n%d releases, %d scenarios alike; torch: %s" % (len(EVERY), decisions, stock["torch"]), end=" ")
+
+    @unittest.skipIf(importlib.util.find_spec("torch") is None, "PyTorch cannot be imported")
+    def test_with_real_torch(self):
+        for version in ERAS:
+            with self.subTest(version):
+                stock, patched = (self.decide(self.tree(version, runtime), HARNESS_TORCH="real") for runtime in (None, "ours"))
+                self.assertNotEqual(stock["torch"], "stood in")
+                self.assertStock(stock, patched)
+                self.assertEqual(self.gained(stock, patched), {"sgl_pcie", "sgl_pcie.flag"})
+        print("\n%d releases alike with PyTorch %s" % (len(ERAS), stock["torch"]), end=" ")
 
     def test_v2_by_choice(self):
         """0.5.10 and 0.5.11 have V2 by choice, 0.5.12 and later V1 by choice."""
