@@ -144,8 +144,10 @@ static int nvcc_named(struct sp_toolchain *tools)
     if (name == NULL || *name == '\0')
         return 0;
     rc = find_named(&tools->nvcc, name);
-    if (rc == 0 && tools->nvcc == NULL)
-        rc = sp_err(SP_ECANNOT, "$SGL_PCIE_NVCC is '%s', and that is not a program", name);
+    if (rc == 0 && tools->nvcc == NULL) {
+        sp_err(SP_ECANNOT, "$SGL_PCIE_NVCC is '%s', and that is not a program", name);
+        rc = sp_err_hint(SP_ECANNOT, "name an nvcc with it, or unset it");
+    }
     return rc < 0 ? rc : found(tools, "$SGL_PCIE_NVCC");
 }
 
@@ -366,8 +368,10 @@ static int cc_named(struct sp_toolchain *tools)
     rc = try_program(&tools->cc, name, "gcc");
     if (rc == 0 && tools->cc == NULL)
         rc = find_named(&tools->cc, name);
-    if (rc == 0 && tools->cc == NULL)
-        rc = sp_err(SP_ECANNOT, "$NVCC_CCBIN is '%s', and that is neither a program nor a folder with gcc", name);
+    if (rc == 0 && tools->cc == NULL) {
+        sp_err(SP_ECANNOT, "$NVCC_CCBIN is '%s', and that is neither a program nor a folder with gcc", name);
+        rc = sp_err_hint(SP_ECANNOT, "name a gcc with it, or unset it");
+    }
     if (rc == 0)
         rc = ask_nvcc(why, tools, tools->cc);
     return rc == 0 && why[0] ? refused(tools, tools->cc, why) : rc;

@@ -68,7 +68,7 @@ static json_t *words_json(const struct sp_words *words)
 
 static json_t *archs_json(const struct sp_archs *archs)
 {
-    json_t *array = json_array();
+    json_t *array = archs->count > 0 ? json_array() : NULL;
 
     for (size_t i = 0; i < archs->count; i++)
         (void)json_array_append_new(array, json_sprintf("sm_%u", archs->number[i]));
@@ -77,7 +77,7 @@ static json_t *archs_json(const struct sp_archs *archs)
 
 static json_t *outputs_json(const struct sp_files *files)
 {
-    json_t *array = json_array();
+    json_t *array = files->count > 0 ? json_array() : NULL;
 
     for (size_t i = 0; i < files->count; i++) {
         json_t *object = json_object();
@@ -102,21 +102,22 @@ static json_t *toolchain_json(const struct sp_build *build)
         {"python_headers", build->python.include},
         {"python_version", build->python.version},
     };
-    json_t *object = json_object();
+    json_t *object = build->tools.nvcc ? json_object() : NULL;
 
-    for (size_t i = 0; i < sizeof facts / sizeof *facts; i++)
+    for (size_t i = 0; object && i < sizeof facts / sizeof *facts; i++)
         (void)json_object_set_new(object, facts[i].key, sp_json_text(facts[i].text));
     return object;
 }
 
-static void show_json(struct sp_report *report, const struct sp_build *build)
+/* What is not known, after an error, stays null. */
+static void show_json(struct sp_report *report, const struct sp_build *build, int rc)
 {
     sp_report_set(report, "architectures", archs_json(&build->archs));
     sp_report_set(report, "log", sp_json_text(build->log));
     sp_report_set(report, "outputs", outputs_json(&build->outputs));
     sp_report_set(report, "skipped", sp_json_text(build->python.skip));
     sp_report_set(report, "toolchain", toolchain_json(build));
-    sp_report_set(report, "up_to_date", json_boolean(build->up_to_date));
+    sp_report_set(report, "up_to_date", rc == SP_OK ? json_boolean(build->up_to_date) : NULL);
     sp_report_set(report, "warnings", words_json(&build->warnings));
 }
 
@@ -246,7 +247,7 @@ static int call(struct sp_report *report, struct sp_subject *subject, const stru
     if (progress)
         end_progress();
     if (build != NULL && report->object)
-        show_json(report, build);
+        show_json(report, build, rc);
     if (rc == SP_OK && report->text)
         rc = show_text(report, build);
     if (build != NULL)
