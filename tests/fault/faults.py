@@ -88,7 +88,7 @@ class Cli:
         copy_tree(self.site, tree)
 
     def argv(self, command, tree):
-        extra = ["--while-running"] if command == "apply" else []
+        extra = [] if command == "recover" else ["--while-running"]
         return [self.program, command, "--site", tree] + extra
 
     def pending(self, tree):
