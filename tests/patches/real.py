@@ -2,6 +2,8 @@
 
 `site()` unpacks of a wheel only what the patches touch and an install is known by: sglang/srt/distributed/,
 sglang/__init__.py, sglang/version.py and the dist-info folder. `whole=True` unpacks all of it.
+
+Run as a program it downloads the wheels of every release that the manifest names.
 """
 
 import hashlib
@@ -110,3 +112,7 @@ def ask(*args, **more):
         return code, json.loads(out)
     except ValueError:
         raise AssertionError("exit %d, no JSON object: %r %r" % (code, out, err)) from None
+
+
+if __name__ == "__main__":
+    print("%d wheels in %s" % (len(wheels.fetch(RELEASES)), wheels.cache()))
