@@ -90,6 +90,11 @@ typedef struct {
     uint32_t lanes;                /* blocks of this rank */
     uint32_t workers;              /* threads 0..workers-1 move data, thread `workers` keeps house, others idle */
     uint32_t tile;                 /* chunked: vecs per step */
+    uint32_t scout;                /* poll one vec per 32 before reading them all; see par_combine() */
+    uint32_t share, longer;        /* vecs of a lane; so many first lanes have one more */
+    uint32_t world_inverse;        /* par_inverse(world) */
+    uint32_t team, teams;          /* workers per team, one team per peer; see par_my_team() */
+    uint32_t team_inverse;         /* par_inverse(team); 0 if team is 1 */
     uint32_t lane_words, slot_words, sender_words, gather_words; /* strides and offset in a box, in 32-bit words */
 } par_call;
 
@@ -106,8 +111,11 @@ typedef struct {
 /* How a call is cut. A pure function of its arguments, so all ranks agree. */
 typedef struct {
     int algorithm; /* may differ from what was asked: a two-shot of fewer vecs than ranks becomes a one-shot */
-    uint32_t lanes, workers, tile;
+    uint32_t lanes, workers, tile, scout, share, longer; /* as in par_call */
 } par_plan;
+
+/* n * inverse >> 32 is n / divisor, for divisors from 2 and n * divisor < 2^32: no division on the GPU. */
+static inline uint32_t par_inverse(uint32_t divisor) { return (uint32_t)((0x100000000ull + divisor - 1) / divisor); }
 
 /* Which family an algorithm belongs to. */
 int par_is_chunked(int algorithm);
@@ -123,8 +131,8 @@ void par_geometry_init(par_geometry *out, int algorithm, int world, uint32_t lan
 int par_plan_init(par_plan *out, const par_geometry *geometry, int algorithm, int world, uint64_t bytes,
                   uint32_t lanes, uint32_t workers, uint32_t tile_bytes);
 
-/* Fill what follows from geometry and plan (strides, lanes, workers, tile, transport, algorithm); pointers, rank, world,
- * message and limits are the caller's. */
+/* Fill what follows from geometry, plan and call->world (strides, lanes, workers, tile, transport, algorithm); pointers,
+ * rank, world, message and limits are the caller's. */
 void par_call_plan(par_call *call, const par_geometry *geometry, const par_plan *plan);
 
 #ifdef __cplusplus

@@ -9,6 +9,9 @@ enum {
 
 static const uint64_t default_sentinel_bytes = 1u << 20;
 
+/* Above this, polling all of a message through the host costs more than one more round trip. */
+static const uint64_t scout_bytes = 96u << 10;
+
 static uint64_t divide_up(uint64_t a, uint64_t b)
 {
     return (a + b - 1) / b;
@@ -131,6 +134,9 @@ int par_plan_init(par_plan *out, const par_geometry *geometry, int algorithm, in
     out->tile = g->lane_vecs;
     if (par_is_chunked(algorithm) && tile_bytes)
         out->tile = (uint32_t)at_least(at_most(divide_up(tile_bytes, BYTES_PER_VEC), g->lane_vecs), 1);
+    out->scout = !par_is_chunked(algorithm) && par_algorithm_transport(algorithm) == PAR_HOST && bytes > scout_bytes;
+    out->share = (uint32_t)(vecs / out->lanes);
+    out->longer = (uint32_t)(vecs % out->lanes);
     return PAR_OK;
 }
 
@@ -142,6 +148,13 @@ void par_call_plan(par_call *call, const par_geometry *geometry, const par_plan 
     call->lanes = plan->lanes;
     call->workers = plan->workers;
     call->tile = plan->tile;
+    call->scout = plan->scout;
+    call->share = plan->share;
+    call->longer = plan->longer;
+    call->world_inverse = par_inverse(call->world);
+    call->team = (uint32_t)at_least(plan->workers / (call->world - 1), 1);
+    call->teams = plan->workers / call->team;
+    call->team_inverse = call->team > 1 ? par_inverse(call->team) : 0;
     call->lane_words = g->lane_words;
     call->slot_words = g->slot_words;
     call->sender_words = g->sender_words;

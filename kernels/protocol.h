@@ -38,12 +38,13 @@ PAR_DEV int par_is_keeper(const par_call *c) { return par_thread() == c->workers
 
 typedef struct { uint32_t begin, count; } par_range; /* in vecs */
 
-/* Part i of n vecs cut into `parts` parts whose sizes differ by one at most. */
-PAR_DEV par_range par_part(uint32_t n, uint32_t parts, uint32_t i)
+/* Rank i's part of n vecs: parts differ by one vec at most. */
+PAR_DEV par_range par_part(const par_call *c, uint32_t n, uint32_t i)
 {
+    const uint32_t least = (uint32_t)((uint64_t)n * c->world_inverse >> 32), longer = n - least * c->world;
     par_range r;
-    r.begin = (uint32_t)((uint64_t)n * i / parts);
-    r.count = (uint32_t)((uint64_t)n * (i + 1) / parts) - r.begin;
+    r.begin = i * least + (i < longer ? i : longer);
+    r.count = least + (i < longer);
     return r;
 }
 
@@ -52,10 +53,10 @@ typedef struct { uint64_t first; uint32_t count; } par_share;
 
 PAR_DEV par_share par_lane_share(const par_call *c)
 {
-    uint64_t vecs = (c->bytes + 15) / 16, lane = par_block();
+    const uint32_t lane = par_block();
     par_share s;
-    s.first = vecs * lane / c->lanes;
-    s.count = (uint32_t)(vecs * (lane + 1) / c->lanes - s.first);
+    s.first = (uint64_t)lane * c->share + (lane < c->longer ? lane : c->longer);
+    s.count = c->share + (lane < c->longer);
     return s;
 }
 
@@ -326,6 +327,19 @@ PAR_DEV int par_receive_all(const par_call *c, uint64_t offset, par_vec part[PAR
     return 1;
 }
 
+/* One vec from one peer. 0 if it gave up. */
+PAR_DEV int par_receive(const par_call *c, uint32_t p, uint64_t offset, par_vec *v, par_wait *w)
+{
+    const uint32_t *from = par_from(c, p, offset);
+    *v = par_ld4(from);
+    while (!par_arrived(*v)) {
+        if (par_give_up(c, w, p, PAR_EMPTY))
+            return 0;
+        *v = par_ld4(from);
+    }
+    return 1;
+}
+
 /* --- moving ------------------------------------------------------------------------------------------------------- */
 
 /*
@@ -337,12 +351,10 @@ typedef struct { uint32_t team, teams, member, size; } par_team;
 PAR_DEV par_team par_my_team(const par_call *c)
 {
     par_team t;
-    t.size = c->workers / (c->world - 1);
-    if (t.size == 0)
-        t.size = 1;
-    t.teams = c->workers / t.size;
-    t.team = par_thread() / t.size;
-    t.member = par_thread() % t.size;
+    t.size = c->team;
+    t.teams = c->teams;
+    t.team = c->team_inverse ? (uint32_t)((uint64_t)par_thread() * c->team_inverse >> 32) : par_thread();
+    t.member = par_thread() - t.team * t.size;
     if (t.team >= t.teams) /* left over: no job */
         t.team = c->world;
     return t;
@@ -354,6 +366,9 @@ typedef struct {
     uint32_t count;
     uint64_t slot; /* offset in a box, in words: the scatter area; the gather area is gather_words behind */
 } par_piece;
+
+/* Index i, or the last of `count`. */
+PAR_DEV uint32_t par_last(uint32_t i, uint32_t count) { return i < count ? i : count - 1; }
 
 /* Vec i of the scatter area for owner's part; an inbox holds only that part, an outbox all of them. */
 PAR_DEV uint64_t par_scatter_at(const par_call *c, const par_piece *m, par_range part, uint32_t i)
@@ -389,7 +404,7 @@ PAR_DEV void par_scatter(const par_call *c, const par_piece *m, int dtype)
     const par_team t = par_my_team(c);
     for (uint32_t peer = t.team + 1; peer < c->world; peer += t.teams) {
         const uint32_t q = par_next(c, peer);
-        const par_range part = par_part(m->count, c->world, q);
+        const par_range part = par_part(c, m->count, q);
         for (uint32_t i = t.member; i < part.count; i += PAR_BATCH * t.size) {
             par_vec v[PAR_BATCH];
             PAR_UNROLL
@@ -408,6 +423,9 @@ PAR_DEV void par_scatter(const par_call *c, const par_piece *m, int dtype)
  * Sum everybody's vecs of a part, mine from the input, and store the result; in a two-shot publish it too. What is
  * stored is what is published. Polls; where a flag has said that the data is there, the first poll succeeds, because
  * no data is PAR_EMPTY. 0 if it gave up.
+ *
+ * Scouting: over the host a fruitless poll takes as much of the link as a fruitful one, so for large messages 32
+ * neighbours first poll one vec in common, the last of theirs. It tells when to look, not what is there.
  */
 PAR_DEV int par_combine(const par_call *c, const par_piece *m, par_range part, int publish, int dtype, par_wait *w)
 {
@@ -415,6 +433,8 @@ PAR_DEV int par_combine(const par_call *c, const par_piece *m, par_range part, i
         const uint64_t at = m->first + part.begin + i;
         const par_vec own = par_clean(par_input(c, at, dtype), dtype);
         par_vec v[PAR_MAX_WORLD], sum;
+        if (c->scout && !par_receive_all(c, par_scatter_at(c, m, part, par_last(i | 31u, part.count)), v, w))
+            return 0;
         if (!par_receive_all(c, par_scatter_at(c, m, part, i), v, w))
             return 0;
         PAR_UNROLL
@@ -434,9 +454,12 @@ PAR_DEV int par_gather(const par_call *c, const par_piece *m, int dtype, par_wai
     const par_team t = par_my_team(c);
     for (uint32_t peer = t.team + 1; peer < c->world; peer += t.teams) {
         const uint32_t p = par_next(c, peer);
-        const par_range part = par_part(m->count, c->world, p);
+        const par_range part = par_part(c, m->count, p);
         for (uint32_t i = t.member; i < part.count; i += PAR_BATCH * t.size) {
             par_vec v[PAR_BATCH];
+            const uint32_t end = par_last(i - t.member + PAR_BATCH * t.size - 1, part.count);
+            if (c->scout && !par_receive(c, p, par_gather_at(c, m, end), v, w))
+                return 0;
             PAR_UNROLL
             for (uint32_t k = 0; k < PAR_BATCH; k++)
                 if (i + k * t.size < part.count)
@@ -502,7 +525,7 @@ PAR_DEV void par_reset_one_shot(const par_call *c, uint64_t slot, uint32_t count
  * my inbox. */
 PAR_DEV void par_reset_two_shot(const par_call *c, uint64_t slot, uint32_t count)
 {
-    const par_range mine = par_part(count, c->world, c->rank);
+    const par_range mine = par_part(c, count, c->rank);
     if (c->transport != PAR_PUSH) {
         const uint32_t end = mine.begin + mine.count, me = par_thread();
         par_empty(par_to(c, c->rank, slot), mine.begin, me, c->workers);
@@ -513,7 +536,7 @@ PAR_DEV void par_reset_two_shot(const par_call *c, uint64_t slot, uint32_t count
         for (uint32_t peer = t.team + 1; peer < c->world; peer += t.teams) {
             const uint32_t p = par_next(c, peer);
             par_empty(par_from(c, p, slot), mine.count, t.member, t.size);
-            par_empty(par_from(c, p, slot + c->gather_words), par_part(count, c->world, p).count, t.member, t.size);
+            par_empty(par_from(c, p, slot + c->gather_words), par_part(c, count, p).count, t.member, t.size);
         }
     }
 }
@@ -529,7 +552,7 @@ PAR_DEV void par_sentinel_work(const par_call *c, par_turn turn, uint32_t count,
     if (two) {
         int ok;
         par_scatter(c, &m, dtype);
-        ok = par_combine(c, &m, par_part(count, c->world, c->rank), 1, dtype, &w);
+        ok = par_combine(c, &m, par_part(c, count, c->rank), 1, dtype, &w);
         par_reset_two_shot(c, old, turn.stale); /* while the results are on their way */
         par_signal(PAR_RESET);
         w.phase = 2;
@@ -640,7 +663,7 @@ PAR_DEV int par_step(const par_call *c, par_share share, uint32_t tiles, uint32_
     if (worker && i > 0 && i <= tiles) {
         const par_piece m = par_tile(c, share, i - 1, s - 1);
         const par_range all = {0, m.count};
-        *ok = par_combine(c, &m, two ? par_part(m.count, c->world, c->rank) : all, two, dtype, w);
+        *ok = par_combine(c, &m, two ? par_part(c, m.count, c->rank) : all, two, dtype, w);
     }
     return 1;
 }
