@@ -45,6 +45,8 @@ END = ""
 COMMUNICATORS = "sglang/srt/distributed/device_communicators/"
 CAR = COMMUNICATORS + "custom_all_reduce.py"
 UTILS = COMMUNICATORS + "custom_all_reduce_utils.py"
+V2 = COMMUNICATORS + "custom_all_reduce_v2.py"
+STATE = "sglang/srt/distributed/parallel_state.py"
 
 LOGGER = r"logger = logging\.getLogger\(__name__\)"
 CLASS = r"class CustomAllreduce:"
@@ -90,13 +92,22 @@ HAND_OUT = Edit(
     (LOGGER, CLASS, r"def dispatch_custom_allreduce\((\):)?"),
 )
 
-# The first release of each era, and what it needs. A release after the last one known belongs to the last era.
+# What the hooks rely on elsewhere: how a group gets its communicator, and who asks the shared test.
+CALLS_CLASS = r"self\.ca_comm = CustomAllreduce\("
+CALLS_CHOSEN = r"CAClass = dispatch_custom_allreduce\(\)?"
+ASKS_V1, ASKS_V2 = (r'cls_name="%s",' % name for name in ("CustomAllreduce", "CustomAllReduceV2"))
+
+# The first release of each era; for each file the edits, and lines that must be there though nothing is inserted at
+# them. A release after the last one known belongs to the last era.
 ERAS = (
-    ("0.4.0", "the all-reduce of this release is vLLM's: SGLang imports vllm.distributed and never runs its own copy"),
-    ("0.4.1.post7", {CAR: (GATE,)}),
-    ("0.4.4.post4", {CAR: (GATE, HAND_OUT_CLASS)}),
-    ("0.5.5.post3", {CAR: (GATE, HAND_OUT)}),
-    ("0.5.10", {CAR: (HAND_OUT,), UTILS: (GATE_OF_BOTH,)}),
+    (
+        "0.4.0",
+        "the all-reduce of this release is vLLM's: SGLang imports vllm.distributed and never runs its own copy",
+    ),
+    ("0.4.1.post7", {CAR: (GATE,), STATE: (CALLS_CLASS,)}),
+    ("0.4.4.post4", {CAR: (GATE, HAND_OUT_CLASS), STATE: (CALLS_CLASS,)}),
+    ("0.5.5.post3", {CAR: (GATE, HAND_OUT), STATE: (CALLS_CHOSEN,)}),
+    ("0.5.10", {CAR: (HAND_OUT, ASKS_V1), UTILS: (GATE_OF_BOTH,), V2: (ASKS_V2,), STATE: (CALLS_CHOSEN,)}),
 )
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -115,11 +126,15 @@ def matches(lines, pattern):
     return [number for number, line in enumerate(lines) if re.fullmatch(r"\s*" + pattern, line)]
 
 
+def require(lines, pattern, what):
+    if not matches(lines, pattern):
+        raise Moved("  %s needs a line '%s'%s" % (what, pattern, nearest(lines, pattern.replace("\\", ""))))
+
+
 def place(lines, edit):
     """How many lines come before the edit's; Moved when something that it needs is not as it should be."""
     for need in edit.needs:
-        if not matches(lines, need):
-            raise Moved("  %s needs a line '%s'%s" % (edit.name, need, nearest(lines, need.replace("\\", ""))))
+        require(lines, need, edit.name)
     if edit.anchor == END:
         return len(lines)
     hits = matches(lines, edit.anchor)
@@ -143,6 +158,9 @@ def insertions(data, edits):
     result, moved = [], []
     for edit in edits:
         try:
+            if isinstance(edit, str):
+                require(lines, edit, "the hook")
+                continue
             at = place(lines, edit)
         except Moved as problem:
             moved.append(str(problem))
@@ -247,22 +265,26 @@ class PatchSet:
         """Learn one release; Moved when its texts are not what the edits expect."""
         edits = era(version)
         refused = isinstance(edits, str)
-        files = {}
+        files, moved = {}, []
         with zipfile.ZipFile(wheel) as archive:
             for path in (CAR, UTILS) if refused else edits:
                 data = archive.read(path)
-                files[path] = blob_id(data)
-                if not refused and (path, files[path]) not in self.texts:
-                    self.texts[path, files[path]] = self.text(version, path, data, edits[path])
+                key = path, blob_id(data)
+                names = () if refused else tuple(edit.name for edit in edits[path] if isinstance(edit, Edit))
+                if names or refused:
+                    files[path] = key[1]
+                if refused or key in self.texts:
+                    continue
+                try:
+                    post, patch = make_patch(path, data, edits[path])
+                except Moved as problem:
+                    moved.append("%s (release %s)\n%s" % (path, version, problem))
+                    continue
+                if names:
+                    self.texts[key] = Text(names, blob_id(post), patch)
+        if moved:
+            raise Moved("\n".join(moved))
         self.releases[version] = files
-
-    @staticmethod
-    def text(version, path, data, edits):
-        try:
-            post, patch = make_patch(path, data, edits)
-        except Moved as moved:
-            raise Moved("%s (release %s)\n%s" % (path, version, moved)) from None
-        return Text(tuple(edit.name for edit in edits), blob_id(post), patch)
 
     def anew(self, revision):
         """An empty set for the same folder."""
@@ -280,7 +302,9 @@ class PatchSet:
             old = was.old
             if was.post != text.post:
                 if before.revision == self.revision:
-                    sys.exit("the inserted lines have changed: raise REVISION, or remove patches/ if none was released")
+                    sys.exit(
+                        "the inserted lines have changed: raise REVISION, or remove patches/ if none was released"
+                    )
                 name = "sglang/r%d/%s" % (before.revision, before.layout()[key].split("/", 1)[1])
                 self.kept[name] = was.patch
                 sha256 = hashlib.sha256(was.patch).hexdigest()

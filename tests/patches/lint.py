@@ -28,7 +28,11 @@ def problems(patch):
     head = re.fullmatch(r"diff --git a/(\S+) b/(\S+)", lines[0])
     if not head or head[1] != head[2] or head[1] not in ALLOWED:
         return ["not one of the files that we patch: " + lines[0]]
-    expected = [r"index [0-9a-f]{40}\.\.[0-9a-f]{40} 100644", "--- a/" + re.escape(head[1]), r"\+\+\+ b/" + re.escape(head[1])]
+    expected = [
+        r"index [0-9a-f]{40}\.\.[0-9a-f]{40} 100644",
+        "--- a/" + re.escape(head[1]),
+        r"\+\+\+ b/" + re.escape(head[1]),
+    ]
     found = [
         "the header should match '%s': %s" % (pattern, line)
         for pattern, line in zip(expected, lines[1:4])

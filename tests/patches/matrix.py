@@ -1,6 +1,7 @@
 """`sgl-pcie` on real wheels: every text that the patch set knows, applied and taken back.
 
-One release of every distinct tuple of texts is unpacked as real.site() says (a part of the wheel), the newest one whole.
+One release of every distinct tuple of texts is unpacked as real.site() says (a part of the wheel); the newest one
+whole, too.
 """
 
 import ast
@@ -120,7 +121,10 @@ class Identity(Site):
                     (site / path).write_bytes(data)
                     found = real.blob_id(bytes(data))
                     answer = self.refused(site, 4, path, "drifted", found[:12], pre[:12])
-                    self.assertIn({"path": path, "set": "sglang", "state": "drifted", "oid": found, "expected_oid": pre}, answer["install"]["files"])
+                    self.assertIn(
+                        {"path": path, "set": "sglang", "state": "drifted", "oid": found, "expected_oid": pre},
+                        answer["install"]["files"],
+                    )
 
     def test_a_change_after_apply_is_drift(self):
         """Edited over our patch: neither upgraded nor reverted, so that nobody's work is lost."""

@@ -50,11 +50,15 @@ class Environment(unittest.TestCase):
     def decide(cls):
         harness = real.ROOT / "tests" / "runtime" / "harness.py"
         env = {**os.environ, **ASKED}
-        out = subprocess.run([sys.executable, "-I", "-B", str(harness), str(cls.site)], env=env, capture_output=True, check=True)
+        out = subprocess.run(
+            [sys.executable, "-I", "-B", str(harness), str(cls.site)], env=env, capture_output=True, check=True
+        )
         return json.loads(out.stdout)["decisions"]
 
     def tearDown(self):
-        if real.differences(real.snapshot(self.site), self.stock):  # a test has failed: the next begins anew all the same
+        if real.differences(
+            real.snapshot(self.site), self.stock
+        ):  # a test has failed: the next begins anew all the same
             for entry in self.site.iterdir():
                 if entry.name not in self.empty:
                     shutil.rmtree(entry)

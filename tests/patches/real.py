@@ -92,7 +92,9 @@ def differences(one, other):
 
 def git(*args, cwd, check=True):
     """git without anybody's configuration, on a folder that is no repository."""
-    env = dict(os.environ, GIT_CONFIG_NOSYSTEM="1", HOME="/nonexistent", GIT_CEILING_DIRECTORIES=str(Path(cwd).parent))
+    env = dict(
+        os.environ, GIT_CONFIG_NOSYSTEM="1", HOME="/nonexistent", GIT_CEILING_DIRECTORIES=str(Path(cwd).parent)
+    )
     return subprocess.run(["git", *args], cwd=cwd, env=env, check=check, capture_output=True, text=True)
 
 

@@ -42,7 +42,7 @@ class ReleaseTool(unittest.TestCase):
         """A wheel of 0.9.0: the newest release's texts, changed."""
         file = self.folder / "sglang-0.9.0-py3-none-any.whl"
         with zipfile.ZipFile(file, "w") as archive:
-            for path in real.RELEASES[real.NEWEST]["files"]:
+            for path in self.tool.era("0.9.0"):
                 archive.writestr(path, change(path, real.pristine(real.NEWEST, path).decode()))
         return file
 
@@ -95,18 +95,32 @@ class ReleaseTool(unittest.TestCase):
     def test_what_moved_is_said(self):
         moves = {
             # what upstream might do: the text to replace, by what, and what must be said
-            "renamed": ("= is_full_nvlink(", "= has_full_nvlink(", ["gate: one line should match", "none", "has_full_nvlink"]),
-            "twice": ("    return full_nvlink\n", "    full_nvlink = is_full_nvlink(physical_device_ids, world_size)\n    return full_nvlink\n", ["gate", ": lines "]),
+            "renamed": (
+                "= is_full_nvlink(",
+                "= has_full_nvlink(",
+                ["gate: one line should match", "none", "has_full_nvlink"],
+            ),
+            "twice": (
+                "    return full_nvlink\n",
+                "    full_nvlink = is_full_nvlink(physical_device_ids, world_size)\n    return full_nvlink\n",
+                ["gate", ": lines "],
+            ),
             "no class": ("class CustomAllreduce:", "class CustomAllReduce1:", ["hand-out needs", "CustomAllReduce1"]),
             "no dispatcher": ("def dispatch_custom_allreduce(", "def choose_all_reduce(", ["hand-out needs"]),
             "other test": ("if world_size > 2 and not full_nvlink:", "if not full_nvlink:", ["gate needs"]),
+            "other caller": (
+                "CAClass = dispatch_custom_allreduce(",
+                "CAClass = choose_all_reduce(",
+                ["hook needs", "choose_all_reduce"],
+            ),
+            "V1 unnamed": ('cls_name="CustomAllreduce",', 'cls_name="V1",', ["hook needs"]),
             "CRLF": ("\n", "\r\n", ["LF"]),
         }
         for what, (old, new, said) in moves.items():
             with self.subTest(what):
                 code, _ = self.call(self.future(lambda path, text: text.replace(old, new)))
                 self.assertIsInstance(code, str)
-                for part in said + ["release 0.9.0", "custom_all_reduce", "nothing was written"]:
+                for part in said + ["sglang/srt/distributed/", "release 0.9.0", "nothing was written"]:
                     self.assertIn(part, code)
                 self.assertTrue(self.unchanged())
 

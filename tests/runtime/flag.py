@@ -138,7 +138,19 @@ class AsTheProgramReadsIt(unittest.TestCase):
             file = site / ".sgl-pcie" / "flag.json"
             file.parent.mkdir()
             good = '{"schema": "sgl-pcie-flag/1", "value": "%s"}'
-            for text in (good % "1", good % "0", good % "unsafe", good % "x", good % ("1" * 15), good % ("1" * 16), good % "", "", "{}", "[", good % "1" + " " * 4096):
+            for text in (
+                good % "1",
+                good % "0",
+                good % "unsafe",
+                good % "x",
+                good % ("1" * 15),
+                good % ("1" * 16),
+                good % "",
+                "",
+                "{}",
+                "[",
+                good % "1" + " " * 4096,
+            ):
                 for env in ({}, {flag.FLAG: "0"}, {flag.FLAG: "unsafe"}, {flag.FLAG: ""}):
                     file.write_text(text)
                     read = flag.read(env, str(file))
@@ -149,12 +161,21 @@ class AsTheProgramReadsIt(unittest.TestCase):
 
 class Process(unittest.TestCase):
     def child(self, code, **env):
-        env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT / "python"), "SGL_PCIE_STATE": "/nonexistent", **env}
+        env = {
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": str(ROOT / "python"),
+            "SGL_PCIE_STATE": "/nonexistent",
+            **env,
+        }
         done = subprocess.run([sys.executable, "-B", "-c", code], env=env, capture_output=True, text=True, check=True)
         return done.stdout.strip(), done.stderr.strip().splitlines()
 
     def test_decided_and_said_once(self):
-        code = "import logging; logging.basicConfig(); from sgl_pcie.flag import decision; decision(); print(decision().action)"
+        code = (
+            "import logging; logging.basicConfig()\n"
+            "from sgl_pcie.flag import decision\n"
+            "decision(); print(decision().action)"
+        )
         for env, action, lines in (
             ({}, STOCK, 0),
             ({flag.FLAG: "0"}, STOCK, 0),
@@ -169,7 +190,12 @@ class Process(unittest.TestCase):
                 self.assertTrue(all(line.startswith("WARNING:sgl_pcie:" + action) for line in err), err)
 
     def test_import_is_small(self):
-        code = "import sys; import functools, json, logging, os, stat, typing; a = set(sys.modules); import sgl_pcie; print(sorted(set(sys.modules) - a))"
+        code = (
+            "import functools, json, logging, os, stat, sys, typing\n"
+            "before = set(sys.modules)\n"
+            "import sgl_pcie\n"
+            "print(sorted(set(sys.modules) - before))"
+        )
         self.assertEqual(self.child(code), ("['sgl_pcie', 'sgl_pcie.flag']", []))
 
     def test_old_syntax(self):

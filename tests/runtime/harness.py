@@ -3,12 +3,12 @@
     python3 -I -B harness.py TREE
 
 TREE holds sglang/srt/distributed/ of a release, stock or patched, and perhaps sgl_pcie/. Real are
-custom_all_reduce.py, custom_all_reduce_utils.py, custom_all_reduce_v2.py with its configs/; with HARNESS_TORCH=real also
-PyTorch. Everything else that these import is stood in here:
+custom_all_reduce.py, custom_all_reduce_utils.py, custom_all_reduce_v2.py with its configs/; with HARNESS_TORCH=real
+also PyTorch. Everything else that these import is stood in here:
 
-    torch           device, Tensor, tensor, empty, version; of a real one the device of empty() and the version's cuda
-    torch.cuda, torch.distributed   always: a machine with eight GPUs, and rank 0 of a group whose ranks have the GPUs 0, 1, 2, ...
-    pynvml          the P2P status of NVLink, as the scenario has it
+    torch   device, Tensor, tensor, empty, version; of a real one only the device of empty() and the version's cuda
+    torch.cuda, torch.distributed   a machine with eight GPUs, and rank 0 of a group on the GPUs 0, 1, 2, ...
+    pynvml  the P2P status of NVLink, as the scenario has it
     sglang.srt.utils, .environ, ._custom_ops, ...custom_all_reduce_ops, ...cuda_wrapper, .parallel_state
     any other module of sglang, sgl_kernel, vllm, torch: attributes made up when asked for
 
@@ -31,7 +31,9 @@ import typing
 
 TREE = sys.argv[1]
 COMMUNICATORS = "sglang.srt.distributed.device_communicators"
-REAL = {COMMUNICATORS + "." + name for name in ("custom_all_reduce", "custom_all_reduce_utils", "custom_all_reduce_v2")}
+REAL = {
+    COMMUNICATORS + "." + name for name in ("custom_all_reduce", "custom_all_reduce_utils", "custom_all_reduce_v2")
+}
 REAL |= {COMMUNICATORS + ".configs", COMMUNICATORS + ".configs.custom_all_reduce_v2"}
 PACKAGES = {"sglang", "sglang.srt", "sglang.srt.distributed", COMMUNICATORS}
 STOOD_IN = set()
@@ -143,7 +145,12 @@ def cuda_library():
 
 def library(**more):
     names = ("register_buffer", "all_reduce", "all_reduce_reg", "all_reduce_unreg", "dispose")
-    return dict({name: called(name) for name in names}, meta_size=lambda: 64, init_custom_ar=called("init_custom_ar", 7), **more)
+    return dict(
+        {name: called(name) for name in names},
+        meta_size=lambda: 64,
+        init_custom_ar=called("init_custom_ar", 7),
+        **more
+    )
 
 
 DISTRIBUTED = dict(
@@ -387,7 +394,11 @@ def main():
         result["decisions"].append([changes, made])
         if hasattr(utils, "can_use_custom_all_reduce_with_nvlink"):
             made["v2"] = attempt(
-                utils.can_use_custom_all_reduce_with_nvlink, Group(), torch.device("cuda:0"), [2, 4, 6, 8], "CustomAllReduceV2"
+                utils.can_use_custom_all_reduce_with_nvlink,
+                Group(),
+                torch.device("cuda:0"),
+                [2, 4, 6, 8],
+                "CustomAllReduceV2",
             )
     for name, value in defaults.items():
         setattr(Scenario, name, value)

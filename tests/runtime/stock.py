@@ -27,9 +27,20 @@ V1_FOR_PCIE = {FLAG: "unsafe", BACKEND: "upstream"}
 EVERY = real.one_of_each()
 DEFERRED = "build"  # name of what hand_out() gives to 0.5.12.post1, where the dispatcher is not told the group
 # The first release of every shape that gate and hand-out have had.
-ERAS = ["0.4.1.post7", "0.4.2", "0.4.4.post4", "0.4.9.post4", "0.5.5.post3", "0.5.9", "0.5.10", "0.5.12", "0.5.13", real.NEWEST]
+ERAS = [
+    "0.4.1.post7",
+    "0.4.2",
+    "0.4.4.post4",
+    "0.4.9.post4",
+    "0.5.5.post3",
+    "0.5.9",
+    "0.5.10",
+    "0.5.12",
+    "0.5.13",
+    real.NEWEST,
+]
 
-COMMUNICATOR = '''
+COMMUNICATOR = """
 class Communicator:
     def __init__(self, *args):
         self.args, self.disabled, self.original_disabled = repr(args), False, False
@@ -45,7 +56,7 @@ def create(group, device, make_stock):
     if group.name == "fails":
         raise RuntimeError("no such luck")
     return Communicator(group.name, device) if group.name == "serves" else None
-'''
+"""
 
 
 class Trees(unittest.TestCase):
@@ -65,7 +76,9 @@ class Trees(unittest.TestCase):
             if runtime:
                 real.patch(tree, version)
             if runtime not in (None, "none"):
-                shutil.copytree(real.ROOT / "python" / "sgl_pcie", tree / "sgl_pcie", ignore=shutil.ignore_patterns("__pycache__"))
+                shutil.copytree(
+                    real.ROOT / "python" / "sgl_pcie", tree / "sgl_pcie", ignore=shutil.ignore_patterns("__pycache__")
+                )
             if edit:
                 edit(tree / "sgl_pcie")
         return tree
@@ -86,7 +99,9 @@ class Trees(unittest.TestCase):
         """Alike in everything, `but` aside."""
         if found["chosen"] == DEFERRED:  # what was chosen shows only in the communicator that it built
             but = (*but, "chosen")
-        self.assertEqual(*({key: made[key] for key in made if key not in but} for made in (expected, found)), scenario)
+        self.assertEqual(
+            *({key: made[key] for key in made if key not in but} for made in (expected, found)), scenario
+        )
 
     def gained(self, stock, patched):
         return set(patched["modules"]) - set(stock["modules"])
@@ -117,7 +132,9 @@ class Unset(Trees):
     def test_with_real_torch(self):
         for version in ERAS:
             with self.subTest(version):
-                stock, patched = (self.decide(self.tree(version, runtime), HARNESS_TORCH="real") for runtime in (None, "ours"))
+                stock, patched = (
+                    self.decide(self.tree(version, runtime), HARNESS_TORCH="real") for runtime in (None, "ours")
+                )
                 self.assertNotEqual(stock["torch"], "stood in")
                 self.assertStock(stock, patched)
                 self.assertEqual(self.gained(stock, patched), {"sgl_pcie", "sgl_pcie.flag"})
@@ -125,9 +142,14 @@ class Unset(Trees):
 
     def test_v2_by_choice(self):
         """0.5.10 and 0.5.11 have V2 by choice, 0.5.12 and later V1 by choice."""
-        for version, env in (("0.5.10", {"SGLANG_USE_JIT_ALL_REDUCE": "1"}), (real.NEWEST, {"SGLANG_OPT_USE_CUSTOM_ALL_REDUCE_V2": "0"})):
+        for version, env in (
+            ("0.5.10", {"SGLANG_USE_JIT_ALL_REDUCE": "1"}),
+            (real.NEWEST, {"SGLANG_OPT_USE_CUSTOM_ALL_REDUCE_V2": "0"}),
+        ):
             with self.subTest(version):
-                self.assertStock(self.decide(self.tree(version), **env), self.decide(self.tree(version, "ours"), **env))
+                self.assertStock(
+                    self.decide(self.tree(version), **env), self.decide(self.tree(version, "ours"), **env)
+                )
 
 
 class StockAllTheSame(Trees):
@@ -219,7 +241,9 @@ class Upstream(Trees):
     def test_0_5_12_chooses_v2_first(self):
         """Stock 0.5.12 takes V2 without a look at the machine, and so has nothing on PCIe, even for two GPUs."""
         stock = dict((json.dumps(s), m) for s, m in self.decide(self.tree("0.5.12"))["decisions"])
-        patched = dict((json.dumps(s), m) for s, m in self.decide(self.tree("0.5.12", "ours"), **V1_FOR_PCIE)["decisions"])
+        patched = dict(
+            (json.dumps(s), m) for s, m in self.decide(self.tree("0.5.12", "ours"), **V1_FOR_PCIE)["decisions"]
+        )
         two = '{"world": 2, "nvlink": false}'
         self.assertEqual(stock[two]["comm"][0], "CustomAllReduceV2")
         self.assertIs(stock[two]["comm"][1]["disabled"], True)
@@ -280,7 +304,7 @@ class ClassHook(unittest.TestCase):
     """To 0.5.5.post2 the class itself is called; what a __new__ must not break."""
 
     def test_the_class_stays_a_class(self):
-        code = '''
+        code = """
 import copy, pickle, sys, types
 sys.path.insert(0, %r)
 torch = sys.modules["torch"] = types.ModuleType("torch")
@@ -313,7 +337,7 @@ else:
     raise AssertionError("took no group")
 torch.version.cuda = None
 assert type(CustomAllreduce("tp", 1)) is CustomAllreduce, "not on ROCm"
-''' % str(real.ROOT / "python")
+""" % str(real.ROOT / "python")
         subprocess.run([sys.executable, "-I", "-B", "-c", code], check=True)
 
 
