@@ -1,0 +1,344 @@
+"""SGLang's own GroupCoordinator on GPUs, one process a rank: what it does with our communicator, and without.
+
+    groups.py --site FOLDER --world N [--flag unsafe] [--backend host] [--out FILE]
+
+FOLDER holds a SGLang patched by `sgl-pcie apply` and built (libpar.so, _sgl_pcie.abi3.so). Modules that this Python
+lacks are stood in for and listed in the output. For every size and dtype: equal to NCCL within rounding, byte-equal
+across ranks, and who served it, counted; eagerly, in a captured graph replayed on another stream, and under
+torch.compile with fullgraph. Prints one JSON object; exit code 1 if anything failed.
+"""
+
+import argparse
+import importlib.abc
+import importlib.machinery
+import inspect
+import json
+import logging
+import os
+import sys
+import time
+import traceback
+import types
+
+FLAG, BACKEND = "SGLANG_FORCE_CUSTOM_AR_PCIE", "SGLANG_PCIE_AR_BACKEND"
+KIB = 1 << 10
+SIZES = (2 * KIB, 10 * KIB, 40 * KIB, 64 * KIB, 160 * KIB, 512 * KIB, 1024 * KIB, 3072 * KIB)
+
+
+# --- modules that are not there ---------------------------------------------------------------------------------------
+
+
+class StandIn(types.ModuleType):
+    """Any name asked of it is a class that does nothing."""
+
+    __path__ = []
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        value = type(name, (), {"__init__": lambda self, *a, **k: None, "__class_getitem__": classmethod(lambda c, k: c)})
+        setattr(self, name, value)
+        return value
+
+
+class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Last in line: serves top-level packages in `names`, and what is below them."""
+
+    def __init__(self, names):
+        self.names, self.used = names, set()
+
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] not in self.names:
+            return None
+        self.used.add(name)
+        return importlib.machinery.ModuleSpec(name, self, is_package=True)
+
+    def create_module(self, spec):
+        return StandIn(spec.name)
+
+    def exec_module(self, module):
+        pass
+
+
+def import_sglang(site):
+    """parallel_state of the release, and the modules stood in for."""
+    sys.path.insert(0, site)
+    names = set()
+    finder = Finder(names)
+    sys.meta_path.append(finder)
+    for _ in range(40):  # each missing top-level package costs one try
+        try:
+            import sglang.srt.distributed.parallel_state as parallel_state
+
+            return parallel_state, sorted(finder.used)
+        except ModuleNotFoundError as error:
+            missing = (error.name or "").partition(".")[0]
+            if not missing or missing in names or missing == "sglang":
+                raise
+            names.add(missing)
+            for module in [m for m in sys.modules if m.partition(".")[0] == "sglang"]:
+                del sys.modules[module]
+    raise RuntimeError("too many modules are missing: %s" % sorted(names))
+
+
+# --- a group ----------------------------------------------------------------------------------------------------------
+
+
+def make_group(parallel_state, world, rank):
+    wanted = dict(
+        group_ranks=[list(range(world))],
+        local_rank=rank,
+        torch_distributed_backend="nccl",
+        use_pynccl=True,
+        use_custom_allreduce=True,
+        group_name="tp",
+    )
+    kind = parallel_state.GroupCoordinator
+    for name, parameter in inspect.signature(kind.__init__).parameters.items():
+        if name != "self" and parameter.default is parameter.empty:
+            wanted.setdefault(name, False)
+    return kind(**wanted)
+
+
+class Count:
+    """Calls of an object's method, which goes on to do its work."""
+
+    def __init__(self, owner, name):
+        self.calls = 0
+        inner = getattr(owner, name)
+
+        def counted(*args, **kwargs):
+            self.calls += 1
+            return inner(*args, **kwargs)
+
+        setattr(owner, name, counted)
+
+
+class Rank:
+    def __init__(self, options, rank):
+        import torch
+        import torch.distributed as dist
+
+        self.torch, self.dist, self.rank, self.world = torch, dist, rank, options.world
+        self.options, self.failed = options, []
+        self.device = torch.device("cuda", rank)
+        torch.cuda.set_device(rank)
+        self.parallel_state, self.stand_ins = import_sglang(options.site)
+        import sglang
+
+        self.version = getattr(sglang, "__version__", "?")
+        dist.init_process_group(
+            "nccl", init_method="tcp://127.0.0.1:%d" % options.port, rank=rank, world_size=options.world
+        )
+        self.group = make_group(self.parallel_state, options.world, rank)
+        self.ca = self.group.ca_comm
+        self.ours = type(self.ca).__module__ == "sgl_pcie.communicator"
+
+    def check(self, ok, what):
+        if not ok:
+            self.failed.append(what)
+
+    def input(self, size, dtype, seed):
+        torch = self.torch
+        generator = torch.Generator(device=self.device).manual_seed(1000 * seed + self.rank)
+        count = size // torch.empty(0, dtype=dtype).element_size()
+        return torch.randn(count // 128, 128, device=self.device, generator=generator).to(dtype)
+
+    def verify(self, x, y, what):
+        """Against NCCL's sum in fp32, and all ranks' bytes against rank 0's."""
+        torch = self.torch
+        reference = x.to(torch.float32, copy=True)
+        self.dist.all_reduce(reference)
+        eps = {torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11, torch.float32: 2.0**-23}[x.dtype]
+        scale = x.to(torch.float32, copy=True).abs_()
+        self.dist.all_reduce(scale)
+        wrong = int(((y.float() - reference).abs() > self.world * eps * scale + 1e-30).sum())
+        self.check(wrong == 0, "%s: %d elements differ from NCCL beyond rounding" % (what, wrong))
+        first = y.contiguous().view(torch.uint8).clone()
+        self.dist.broadcast(first, 0)
+        same = bool((first == y.contiguous().view(torch.uint8)).all())
+        self.check(same, "%s: bytes differ from rank 0's" % what)
+
+    def counters(self):
+        counts = {"nccl": Count(self.group, "_all_reduce_in_place")}
+        if self.ca is not None and not self.ca.disabled:
+            counts["custom"] = Count(self.ca, "_serve" if self.ours else "custom_all_reduce")
+            if self.ours:
+                counts["ours"] = Count(self, "native")
+        return counts
+
+    def native(self):
+        """Counted only; called by the wrapped native all_reduce below."""
+
+    def watch_native(self):
+        if not self.ours:
+            return
+        inner, rank = self.ca._native, self
+
+        class Watched:
+            def all_reduce(self, *args):
+                rank.native()
+                return inner.all_reduce(*args)
+
+            def __getattr__(self, name):
+                return getattr(inner, name)
+
+        self.ca._native = Watched()
+
+    def eager(self):
+        torch, rows = self.torch, []
+        self.watch_native()
+        counts = self.counters()
+        for size in SIZES:
+            for seed, dtype in enumerate((torch.bfloat16, torch.float16, torch.float32)):
+                before = {name: count.calls for name, count in counts.items()}
+                x = self.input(size, dtype, seed)
+                y = self.group.all_reduce(x.clone())
+                self.verify(x, y, "eager %d %s" % (size, dtype))
+                made = {name: count.calls - before[name] for name, count in counts.items()}
+                rows.append({"bytes": size, "dtype": str(dtype).rpartition(".")[2], **made})
+                if self.ours:
+                    inside = any(a < size <= b for a, b in self.ca._windows)
+                    self.check(made["ours"] == int(inside), "%d bytes: ours served %d" % (size, made["ours"]))
+                    stock = self.ca._stock is not None
+                    self.check(
+                        made["nccl"] == int(not inside and not stock), "%d bytes: NCCL served %d" % (size, made["nccl"])
+                    )
+        return rows
+
+    def graph(self):
+        """Three calls of different size in one graph; replayed on another stream with other inputs, eager calls between."""
+        torch = self.torch
+        shapes = [10 * KIB, 160 * KIB, 40 * KIB]
+        inputs = [self.input(s, torch.bfloat16, 7 + i) for i, s in enumerate(shapes)]
+        graph = torch.cuda.CUDAGraph()
+        with self.group.graph_capture() as context:
+            for x in inputs:  # a warm-up, as SGLang makes one
+                self.group.all_reduce(x.clone())
+            torch.cuda.synchronize()
+            with torch.cuda.graph(graph, stream=context.stream):
+                outputs = [self.group.all_reduce(x.clone()) for x in inputs]
+        other, replays = torch.cuda.Stream(), 20
+        for replay in range(replays):
+            for i, x in enumerate(inputs):
+                x.copy_(self.input(shapes[i], torch.bfloat16, 100 + 10 * replay + i))
+            between = self.group.all_reduce(inputs[0].clone())
+            other.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(other):
+                graph.replay()
+            torch.cuda.current_stream().wait_stream(other)
+            if self.ours:
+                self.check(bool((between == outputs[0]).all()), "graph: replay %d differs from the eager call" % replay)
+            for x, y in zip(inputs, outputs):
+                self.verify(x, y, "graph replay %d" % replay)
+        return {"calls": len(shapes), "replays": replays}
+
+    def compiled(self):
+        torch, group = self.torch, self.group
+
+        def step(x):
+            x = group.all_reduce(x * 2)
+            return x + 1
+
+        made = {}
+        for backend in ("eager", "aot_eager"):
+            torch._dynamo.reset()
+            run = torch.compile(step, fullgraph=True, backend=backend)
+            for rows in (4, 64, 7, 640):
+                x = self.input(rows * 10 * KIB, torch.bfloat16, rows)
+                torch._dynamo.maybe_mark_dynamic(x, 0)
+                y = run(x.clone())
+                expected = group.all_reduce(x * 2) + 1
+                self.check(bool((y == expected).all()), "compiled %s, %d rows: differs from eager" % (backend, rows))
+            made[backend] = "fullgraph"
+        return made
+
+    def result(self, lines):
+        out = dict(
+            sglang=self.version,
+            world=self.world,
+            flag=self.options.flag,
+            backend=self.options.backend,
+            communicator=type(self.ca).__module__ + "." + type(self.ca).__qualname__ if self.ca is not None else None,
+            disabled=self.ca is None or bool(self.ca.disabled),
+            stand_ins=self.stand_ins,
+            torch=self.torch.__version__,
+            log=lines,
+        )
+        for name in ("eager", "graph", "compiled"):
+            started = time.time()
+            try:
+                out[name] = getattr(self, name)()
+            except Exception:
+                self.failed.append("%s: %s" % (name, traceback.format_exc(limit=-6)))
+                if name != "compiled":
+                    break
+            out[name + "_s"] = round(time.time() - started, 1)
+        if self.options.expect:
+            self.check(self.ours == (self.options.expect == "ours"), "expected %s" % self.options.expect)
+        out["failed"] = self.failed[:20]
+        return out
+
+
+def worker(rank, options, queue):
+    lines = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append("%s %s %s" % (record.name, record.levelname, record.getMessage()))
+    logger = logging.getLogger("sgl_pcie")
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    if options.flag:
+        os.environ[FLAG] = options.flag
+    if options.backend:
+        os.environ[BACKEND] = options.backend
+    try:
+        out = Rank(options, rank).result(lines)
+    except Exception:
+        out = {"failed": [traceback.format_exc()], "log": lines}
+    queue.put((rank, out))
+    queue.close()
+    queue.join_thread()
+    os._exit(0)  # NCCL and CUDA have nothing to say about the test any more
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--site", required=True)
+    parser.add_argument("--world", type=int, default=4)
+    parser.add_argument("--flag", default="unsafe", help="'' leaves it unset")
+    parser.add_argument("--backend", default="host")
+    parser.add_argument("--expect", choices=("ours", "stock"))
+    parser.add_argument("--port", type=int, default=29555)
+    parser.add_argument("--timeout", type=float, default=150)
+    parser.add_argument("--out")
+    options = parser.parse_args()
+
+    import multiprocessing
+
+    context = multiprocessing.get_context("spawn")
+    queue = context.Queue()
+    ranks = [context.Process(target=worker, args=(r, options, queue), daemon=True) for r in range(options.world)]
+    for process in ranks:
+        process.start()
+    results, until = {}, time.time() + options.timeout
+    while len(results) < options.world and time.time() < until:
+        try:
+            rank, out = queue.get(timeout=1)
+            results[rank] = out
+        except Exception:
+            if all(p.exitcode not in (None, 0) for p in ranks):
+                break
+    for process in ranks:
+        process.kill()
+    failed = [f for r in range(options.world) for f in results.get(r, {"failed": ["rank %d: no answer" % r]})["failed"]]
+    out = dict(results.get(0, {}), failed=failed, ok=not failed)
+    text = json.dumps(out)
+    if options.out:
+        with open(options.out, "a") as file:
+            file.write(text + "\n")
+    print("GROUPS", text[:6000], flush=True)
+    return 0 if out["ok"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,107 @@
+#!/usr/bin/env bash
+# Real SGLang on a machine with GPUs, from a pack made by pack.sh: what groups do, and how fast the model decodes.
+#
+#   run.sh PACK STEP...      PACK: folder of the unpacked pack; results go to PACK/out/
+#
+#   prepare       compile what SGLang compiles at first use (a minute on many cores)
+#   groups        groups.py for every release in the pack, worlds 4 and 2, flag unsafe, unset, and 1 without a verdict
+#   host          decode.py: host transport against NCCL without P2P, and no all-reduce
+#   peer          decode.py: peer transport against NCCL and SGLang's own custom all-reduce
+#   piecewise     decode.py: host transport with SGLang's piecewise CUDA graphs on
+set -u
+pack=$(realpath "$1")
+shift
+here=$(cd "$(dirname "$0")" && pwd)
+out=$pack/out
+begun=$SECONDS
+mkdir -p "$out"
+
+export PYTHONPATH=$pack/site:$pack/stubs TVM_FFI_CACHE_DIR=$pack/tvm-cache SGLANG_IS_FLASHINFER_AVAILABLE=false
+export HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 PYTHONUNBUFFERED=1 TOKENIZERS_PARALLELISM=false OMP_NUM_THREADS=4
+ldconfig -p | grep -q libnuma.so.1 || export LD_LIBRARY_PATH=$pack/lib:${LD_LIBRARY_PATH:-}
+
+say() { echo "[$((SECONDS - begun)) s] $*"; }
+
+# limited SECONDS LOG COMMAND...: in a process group of its own, ended at the limit
+limited() {
+    local limit=$1 log=$2 pid code
+    shift 2
+    setsid timeout --signal=TERM --kill-after=5 "$limit" "$@" >"$log" 2>&1 &
+    pid=$!
+    wait $pid
+    code=$?
+    kill -KILL -- -$pid 2>/dev/null
+    say "exit $code: $log"
+    return $code
+}
+
+prepare() {
+    python3 -m compileall -q -j 24 "$pack/site/sglang" "$pack/site/transformers" >/dev/null 2>&1 &
+    local name pids=()
+    for name in activation rope norm kvcache clamp; do
+        CUDA_VISIBLE_DEVICES=0 python3 "$here/prepare.py" $name >"$out/prepare-$name.log" 2>&1 &
+        pids+=($!)
+    done
+    wait "${pids[@]}"
+    tail -qn 1 "$out"/prepare-*.log
+}
+
+# one SITE NAME WORLD FLAG BACKEND EXPECT PORT
+one() {
+    local log=$out/groups-$2-w$3-${4:-unset}.log
+    PYTHONPATH=$PYTHONPATH limited 120 "$log" python3 "$here/groups.py" --site "$1" --world "$3" --flag "$4" --backend "$5" \
+        --expect "$6" --port "$7" --timeout 110 --out "$out/groups.jsonl"
+    grep -h -o '"ok": [a-z]*' "$log" || tail -n 5 "$log"
+    grep -h -o '"failed": \[[^]]*\]' "$log" | cut -c1-1500
+    grep -h -o '"log": \[[^]]*\]' "$log" | cut -c1-600
+}
+
+groups() {
+    local site name port=29600
+    for site in "$pack/site" "$pack"/releases/*; do
+        name=$(basename "$site")
+        [ "$name" = site ] && name=0.5.11
+        [ -d "$site/sglang" ] || continue
+        one "$site" "$name" 4 unsafe host ours $((port += 1))
+        one "$site" "$name" 2 unsafe host ours $((port += 1))
+        [ "$name" = 0.5.11 ] || continue
+        one "$site" "$name" 4 unsafe peer ours $((port += 1))
+        one "$site" "$name" 4 "" host stock $((port += 1))
+        one "$site" "$name" 4 1 host stock $((port += 1))
+    done
+}
+
+# decode NAME MODES LIMIT ARGUMENT...
+decode() {
+    local name=$1 modes=$2 limit=$3 log=$out/decode-$1.log
+    shift 3
+    DECODE_NAME=$name DECODE_MODES=$modes DECODE_OUT=$out/decode.jsonl limited "$limit" "$log" python3 "$here/decode.py" \
+        --model-path "$pack/model" --load-format dummy --tp 4 --dtype bfloat16 --attention-backend triton \
+        --sampling-backend pytorch --disable-flashinfer-autotune --enforce-disable-flashinfer-allreduce-fusion \
+        --context-length 4096 --max-running-requests 32 --max-total-tokens 20000 --cuda-graph-bs 1 4 16 \
+        --batch-size 1 4 16 --input-len 256 --output-len 96 "$@"
+    grep -h -E "sgl_pcie|PCIe all-reduce|all-reduce, by|stock all-reduce" "$log" | sort | uniq -c | head -n 8
+    grep -h '"done"' "$log" || tail -c 3000 "$log"
+}
+
+for step in "$@"; do
+    case $step in
+    prepare) prepare ;;
+    groups) groups ;;
+    host)
+        SGLANG_FORCE_CUSTOM_AR_PCIE=unsafe SGLANG_PCIE_AR_BACKEND=host NCCL_P2P_DISABLE=1 \
+            decode host asis,nccl,none 200 --disable-piecewise-cuda-graph
+        ;;
+    peer)
+        SGLANG_FORCE_CUSTOM_AR_PCIE=unsafe SGLANG_PCIE_AR_BACKEND=peer \
+            decode peer asis,v1,nccl,none 200 --disable-piecewise-cuda-graph
+        ;;
+    piecewise)
+        SGLANG_FORCE_CUSTOM_AR_PCIE=unsafe SGLANG_PCIE_AR_BACKEND=host NCCL_P2P_DISABLE=1 DECODE_REPEATS=1 \
+            decode piecewise asis,nccl 180
+        ;;
+    *) echo "run.sh: no step '$step'" >&2 ;;
+    esac
+done
+[ -s "$out/decode.jsonl" ] && python3 "$here/table.py" "$out/decode.jsonl"
+say "end"
