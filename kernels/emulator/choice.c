@@ -165,7 +165,7 @@ static void note(const emu_turn *turn, emu_kind kind, uint32_t value)
 /* Explore: only what comes after the given deviations is open. */
 static int is_open(void)
 {
-    return C.mode == EMU_EXPLORE && C.used == C.given->n;
+    return C.mode == EMU_EXPLORE && C.log && C.used == C.given->n;
 }
 
 /* --- which fibre -------------------------------------------------------------------------------------------------- */

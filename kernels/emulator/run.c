@@ -422,8 +422,9 @@ static uint32_t most_threads(const run_scenario *s)
     uint32_t most = 1;
     for (uint32_t i = 0; i < s->n_calls; i++) {
         const run_call *k = &s->call[i];
-        par_plan plan = {0, 1, 1, 1};
+        par_plan plan;
         uint32_t n;
+        memset(&plan, 0, sizeof plan);
         par_plan_init(&plan, R.geometry, k->algorithm, s->world, k->bytes, k->lanes, k->workers, k->tile_bytes);
         n = plan.lanes * (plan.workers + 1 + k->idle);
         most = n > most ? n : most;

@@ -15,5 +15,9 @@
 
 #include EMU_PROTOCOL
 
-const emu_subject EMU_SUBJECT = {EMU_NAME, par_sentinel_one_shot, par_sentinel_two_shot, par_chunked_one_shot,
-                                 par_chunked_two_shot};
+#ifndef EMU_STALE
+#define EMU_STALE 0
+#endif
+
+const emu_subject EMU_SUBJECT = {EMU_NAME, EMU_STALE, par_sentinel_one_shot, par_sentinel_two_shot,
+                                 par_chunked_one_shot, par_chunked_two_shot};

@@ -8,6 +8,7 @@
 
 typedef struct {
     const char *name;
+    const char *stale; /* why the fault could not be put in; null: it was */
     void (*sentinel_one_shot)(const par_call *call, int dtype);
     void (*sentinel_two_shot)(const par_call *call, int dtype);
     void (*chunked_one_shot)(const par_call *call, int dtype);

@@ -142,7 +142,7 @@ static void data_barrier_fence_flag(void)
 {
     if (first())
         par_st(x, 1);
-    par_barrier();
+    par_barrier_or(0);
     if (!first()) {
         par_fence();
         par_st(y, 1);
@@ -155,7 +155,7 @@ static void data_fence_barrier_flag(void)
         par_st(x, 1);
         par_fence();
     }
-    par_barrier();
+    par_barrier_or(0);
     if (!first())
         par_st(y, 1);
 }
@@ -166,7 +166,7 @@ static void fence_before_the_barrier(void)
         par_st(x, 1);
     else
         par_fence();
-    par_barrier();
+    par_barrier_or(0);
     if (!first())
         par_st(y, 1);
 }
@@ -175,7 +175,7 @@ static void acquire_barrier_data(void)
 {
     if (first())
         r[0] = par_ld_acquire(y);
-    par_barrier();
+    par_barrier_or(0);
     if (!first())
         r[1] = par_ld(x);
 }
@@ -184,9 +184,43 @@ static void relaxed_barrier_data(void)
 {
     if (first())
         r[0] = par_ld(y);
-    par_barrier();
+    par_barrier_or(0);
     if (!first())
         r[1] = par_ld(x);
+}
+
+/* Half a barrier: the writer of the data signals, the other waits for it. */
+static void data_signal_fence_flag(void)
+{
+    if (first()) {
+        par_st(x, 1);
+        par_signal(1);
+    } else {
+        par_wait_signals(1);
+        par_fence();
+        par_st(y, 1);
+    }
+}
+
+static void signal_before_data(void)
+{
+    if (first()) {
+        par_signal(1);
+        par_st(x, 1);
+    } else {
+        par_wait_signals(1);
+        par_fence();
+        par_st(y, 1);
+    }
+}
+
+static void a_signal_orders_what_came_before_it(void **state)
+{
+    static const litmus good = MESSAGE(data_signal_fence_flag, acquire_barrier_data),
+                        early = MESSAGE(signal_before_data, acquire_barrier_data);
+    (void)state;
+    assert_int_equal(weak(&good), 0);
+    assert_true(weak(&early) > 0);
 }
 
 static void fences_are_cumulative_through_the_block_barrier(void **state)
@@ -446,10 +480,18 @@ static void wait_for_ever(void)
         ;
 }
 
+static void signals_twice(void)
+{
+    if (first()) {
+        par_signal(1);
+        par_signal(1);
+    }
+}
+
 static void half_a_barrier(void)
 {
     if (first())
-        par_barrier();
+        par_barrier_or(0);
 }
 
 static void what_can_go_wrong_in_a_kernel_is_seen(void **state)
@@ -462,6 +504,8 @@ static void what_can_go_wrong_in_a_kernel_is_seen(void **state)
     assert_non_null(strstr(text, "wait without bound"));
     one_rank(half_a_barrier, &open, text, sizeof text);
     assert_non_null(strstr(text, "barrier"));
+    one_rank(signals_twice, &open, text, sizeof text);
+    assert_non_null(strstr(text, "signals again"));
     one_rank(read_twice, &closed, text, sizeof text);
     assert_non_null(strstr(text, "may not read"));
 }
@@ -471,6 +515,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(message_needs_fence_and_acquire),
         cmocka_unit_test(fences_are_cumulative_through_the_block_barrier),
+        cmocka_unit_test(a_signal_orders_what_came_before_it),
         cmocka_unit_test(a_kernel_boundary_drains_nothing_but_acquires),
         cmocka_unit_test(one_word_is_coherent),
         cmocka_unit_test(a_reset_without_a_fence_may_land_after_the_next_data),
