@@ -137,12 +137,16 @@ class Pip(Environment):
         for order in (("sgl-pcie-runtime", "sglang"), ("sglang", "sgl-pcie-runtime")):
             with self.subTest(order):
                 self.do("apply")
+                env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+                subprocess.run([str(self.python), "-c", "import sgl_pcie"], env=env, check=True)
+                self.assertTrue((self.site / "sgl_pcie" / "__pycache__").exists())
                 self.pip("uninstall", order[0])
                 if order[0] == "sglang":
                     self.assertFalse((self.site / "sglang").exists())
                     self.do("status", code=2)
                 self.pip("uninstall", order[1])
                 self.assertSite(self.empty)
+                self.assertFalse((self.site / "sgl_pcie").exists(), "a folder of bytecode only")
                 self.pip("install", self.wheel)
                 self.assertSite(self.stock)
 
