@@ -21,16 +21,16 @@
 
 enum sp_code {
     SP_OK = 0,
-    SP_EFAIL = -1,          /* a check failed, or enable was refused */
-    SP_EUSAGE = -2,         /* wrong arguments, or several candidates for the target */
-    SP_ENOPATCH = -3,       /* no patch for this release */
-    SP_EDRIFT = -4,         /* files differ from every text that we know */
-    SP_ECANNOT = -5,        /* could not: no GPU, toolkit, permission or space; a running server */
-    SP_EBUILD = -6,         /* the compiler refused */
-    SP_EDATA = -7,          /* wrong data from a GPU */
-    SP_EHANG = -8,          /* hang or time limit */
-    SP_EINCONCLUSIVE = -9,  /* the control arm failed too */
-    SP_EINTERRUPTED = -10   /* an earlier write was interrupted: run recover */
+    SP_EFAIL = -1,         /* a check failed, or enable was refused */
+    SP_EUSAGE = -2,        /* wrong arguments, or several candidates for the target */
+    SP_ENOPATCH = -3,      /* no patch for this release */
+    SP_EDRIFT = -4,        /* files differ from every text that we know */
+    SP_ECANNOT = -5,       /* could not: no GPU, toolkit, permission or space; a running server */
+    SP_EBUILD = -6,        /* the compiler refused */
+    SP_EDATA = -7,         /* wrong data from a GPU */
+    SP_EHANG = -8,         /* hang or time limit */
+    SP_EINCONCLUSIVE = -9, /* the control arm failed too */
+    SP_EINTERRUPTED = -10  /* an earlier write was interrupted: run recover */
 };
 
 #if defined(__GNUC__)

@@ -19,7 +19,10 @@ struct sp_buf {
     char *data; /* NUL-terminated after every successful call, for convenience; owned by the buffer */
     size_t len;
 };
-#define SP_BUF_INIT {NULL, 0}
+#define SP_BUF_INIT                                                                                                    \
+    {                                                                                                                  \
+        NULL, 0                                                                                                        \
+    }
 
 enum { SP_OID_HEX = 40, SP_SHA256_HEX = 64 };
 struct sp_oid {

@@ -35,8 +35,7 @@ static bool may_be_lost(const char *attr, int why)
 {
     if (why == ENOTSUP || why == ENODATA)
         return true;
-    return (why == EPERM || why == EACCES) &&
-           (strncmp(attr, "security.", 9) == 0 || strncmp(attr, "trusted.", 8) == 0);
+    return (why == EPERM || why == EACCES) && (strncmp(attr, "security.", 9) == 0 || strncmp(attr, "trusted.", 8) == 0);
 }
 
 static int copy_xattr(int to, int from, const char *attr, const char *name)

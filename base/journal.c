@@ -13,9 +13,9 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#define SCHEMA "sgl-pcie-journal/1"
+#define SCHEMA        "sgl-pcie-journal/1"
 #define SCHEMA_FAMILY "sgl-pcie-journal/"
-#define NEW_NAME "journal.new"
+#define NEW_NAME      "journal.new"
 
 enum { COMMAND_MAX = 256 };
 
@@ -189,7 +189,8 @@ static int parse_changes(struct sp_journal *journal, const json_t *root)
 
     if (rc < 0)
         return rc;
-    json_array_foreach(list, i, item) {
+    json_array_foreach(list, i, item)
+    {
         rc = parse_change(journal, item);
         if (rc < 0)
             return sp_err_wrap(rc, "change %zu", i);
@@ -205,7 +206,8 @@ static int parse_strings(struct sp_strings *out, const json_t *root, const char 
 
     if (rc < 0)
         return rc;
-    json_array_foreach(list, i, item) {
+    json_array_foreach(list, i, item)
+    {
         const char *path = json_string_value(item);
 
         if (!path || !sp_path_is_safe(path))
@@ -312,8 +314,8 @@ static json_t *strings_value(const struct sp_strings *strings)
 int sp_journal_format(struct sp_buf *out, const struct sp_journal *journal)
 {
     json_t *root = json_pack("{s:s, s:s, s:s, s:o, s:o, s:o}", "schema", SCHEMA, "id", journal->id, "command",
-                             journal->command, "changes", changes_value(journal), "made",
-                             strings_value(&journal->made), "pruned", strings_value(&journal->pruned));
+                             journal->command, "changes", changes_value(journal), "made", strings_value(&journal->made),
+                             "pruned", strings_value(&journal->pruned));
     char *text = root ? json_dumps(root, JSON_INDENT(1) | JSON_SORT_KEYS) : NULL;
     int rc;
 
@@ -353,8 +355,9 @@ static enum sp_journal_state state_of_name(const char *name)
 
 static int two_journals(enum sp_journal_state a, enum sp_journal_state b)
 {
-    sp_err(SP_EINTERRUPTED, "'" SP_STATE_DIR "/%s' and '" SP_STATE_DIR "/%s' are both there, which this tool never does",
-           state_names[a], state_names[b]);
+    sp_err(SP_EINTERRUPTED,
+           "'" SP_STATE_DIR "/%s' and '" SP_STATE_DIR "/%s' are both there, which this tool never does", state_names[a],
+           state_names[b]);
     return sp_err_hint(SP_EINTERRUPTED, "move the one away that was copied there, then run sgl-pcie recover");
 }
 

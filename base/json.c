@@ -94,8 +94,10 @@ int sp_json_integer(json_int_t *out, const json_t *object, const char *key, json
         return sp_err(SP_EFAIL, "field '%s' is not an integer", key);
     *out = json_integer_value(value);
     if (*out < min || *out > max)
-        return sp_err(SP_EFAIL, "field '%s' is %" JSON_INTEGER_FORMAT ", not within %" JSON_INTEGER_FORMAT
-                      " to %" JSON_INTEGER_FORMAT, key, *out, min, max);
+        return sp_err(SP_EFAIL,
+                      "field '%s' is %" JSON_INTEGER_FORMAT ", not within %" JSON_INTEGER_FORMAT
+                      " to %" JSON_INTEGER_FORMAT,
+                      key, *out, min, max);
     return SP_OK;
 }
 
@@ -140,7 +142,8 @@ int sp_json_only(const json_t *object, const char *const *keys)
     const char *key;
     json_t *value;
 
-    json_object_foreach((json_t *)(uintptr_t)object, key, value) {
+    json_object_foreach((json_t *)(uintptr_t)object, key, value)
+    {
         size_t i = 0;
 
         while (keys[i] && strcmp(keys[i], key) != 0)

@@ -47,7 +47,8 @@ static void move_fd(int from, int to)
         _exit(127);
 }
 
-static void run_child(const char *const *argv, const struct sp_proc_options *options, pid_t parent, int out, int err, int failure)
+static void run_child(const char *const *argv, const struct sp_proc_options *options, pid_t parent, int out, int err,
+                      int failure)
 {
     int null = open("/dev/null", O_RDONLY);
     sigset_t none;

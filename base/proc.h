@@ -27,9 +27,9 @@ struct sp_proc_options {
 };
 
 struct sp_proc_result {
-    int status;        /* exit status, or -1 when a signal ended it */
-    int signal;        /* that signal, or 0 */
-    bool timed_out;    /* then signal is SIGKILL, by us */
+    int status;             /* exit status, or -1 when a signal ended it */
+    int signal;             /* that signal, or 0 */
+    bool timed_out;         /* then signal is SIGKILL, by us */
     bool out_cut, err_cut;  /* there was more than output_max */
     struct sp_buf out, err; /* NUL-terminated, never NULL after SP_OK */
 };

@@ -1,7 +1,7 @@
 #include "base/txn.h"
 
-#include "base/err.h"
 #include "base/change.h"
+#include "base/err.h"
 #include "base/image.h"
 #include "base/journal.h"
 #include "base/lock.h"
@@ -89,8 +89,8 @@ int sp_txn_begin(struct sp_txn **out, const char *root, const char *command)
     txn->root = -1;
     txn->root_path = strdup(root);
     txn->journal.command = strdup(command);
-    rc = txn->root_path && txn->journal.command ? sp_journal_new_id(&txn->journal)
-                                                : sp_err(SP_ECANNOT, "out of memory");
+    rc =
+        txn->root_path && txn->journal.command ? sp_journal_new_id(&txn->journal) : sp_err(SP_ECANNOT, "out of memory");
     if (rc >= 0)
         rc = sp_lock_dir(&txn->root, root, SP_LOCK_WAIT_MS);
     if (rc >= 0)
@@ -464,4 +464,3 @@ void sp_txn_free(struct sp_txn *txn)
         close(txn->root);
     free(txn);
 }
-

@@ -15,10 +15,10 @@
 #define TEXT(schema, id, changes, made)                                                                                \
     "{\"schema\": \"" schema "\", \"id\": \"" id "\", \"command\": \"apply\", \"changes\": [" changes                  \
     "], \"made\": [" made "], \"pruned\": []}"
-#define GOOD(changes, made) TEXT("sgl-pcie-journal/1", "0123456789abcdef", changes, made)
+#define GOOD(changes, made)     TEXT("sgl-pcie-journal/1", "0123456789abcdef", changes, made)
 #define CHANGE(path, pre, post) "{\"path\": \"" path "\", \"pre\": " pre ", \"post\": " post "}"
-#define A "\"" OID_A "\""
-#define B "\"" OID_B "\""
+#define A                       "\"" OID_A "\""
+#define B                       "\"" OID_B "\""
 
 static void assert_refuses(const char *text, const char *said)
 {
@@ -74,8 +74,8 @@ static void a_newer_journal_is_named_as_such(void **state)
 
 static void what_is_written_is_what_is_read(void **state)
 {
-    static const char text[] = GOOD(CHANGE("a/\\u00e9 b.py", A, B) "," CHANGE("c", "null", B) "," CHANGE("d", A, "null"),
-                                    "\"x\",\"x/y\"");
+    static const char text[] =
+        GOOD(CHANGE("a/\\u00e9 b.py", A, B) "," CHANGE("c", "null", B) "," CHANGE("d", A, "null"), "\"x\",\"x/y\"");
     struct sp_journal journal, again;
     struct sp_buf written = SP_BUF_INIT;
 
@@ -205,8 +205,7 @@ static void a_journal_too_large_is_not_read(void **state)
     struct sp_journal journal;
     struct sp_buf text = SP_BUF_INIT;
 
-    while (text.len <= SP_JOURNAL_MAX_BYTES)
-        assert_int_equal(sp_buf_append(&text, GOOD("", ""), sizeof GOOD("", "") - 1), 0);
+    assert_int_equal(sp_buf_printf(&text, "%s%*s", GOOD("", ""), SP_JOURNAL_MAX_BYTES, ""), 0);
     tree_put(tree, ".sgl-pcie/journal.stage", text.data);
     assert_int_equal(sp_journal_read(&journal, tree->fd, SP_JOURNAL_STAGE), SP_ECANNOT);
     assert_said("larger than");

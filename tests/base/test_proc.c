@@ -134,8 +134,8 @@ static void environment_and_directory_are_ours_to_choose(void **state)
     static const char *const env[] = {"PATH=/usr/bin:/bin", "ANSWER=42", NULL};
 
     (void)state;
-    assert_int_equal(
-        sh("echo $ANSWER $HOME; pwd", (struct sp_proc_options){.output_max = 100, .env = env, .dir = "/"}), 0);
+    assert_int_equal(sh("echo $ANSWER $HOME; pwd", (struct sp_proc_options){.output_max = 100, .env = env, .dir = "/"}),
+                     0);
     assert_string_equal(result.out.data, "42\n/\n");
 }
 

@@ -12,7 +12,8 @@ static const char *const headers[] = {"file", "state", "note"};
 
 static struct sp_table *sample(void)
 {
-    static const char *const rows[][3] = {{"a.py", "pristine", ""}, {"l\xc3\xa4nger.py", "drifted", "x"}, {"b", NULL, NULL}};
+    static const char *const rows[][3] = {
+        {"a.py", "pristine", ""}, {"l\xc3\xa4nger.py", "drifted", "x"}, {"b", NULL, NULL}};
     struct sp_table *table;
 
     assert_int_equal(sp_table_new(&table, 3, headers), 0);
