@@ -5,8 +5,9 @@
 #   scripts/gpu-check.sh [-d DIR] [-t SECONDS] STEP...
 #     -d   folder for binaries and logs (default out/gpu-check)
 #     -t   time limit of a step (default 300)
-#   Steps: build  machine  smoke  soak[=CALLS]  faults  sanitizer  perf-host  perf-peer  tune-host  tune-peer
-#          run:ARGUMENTS (sgl-pcie-gpu with these, commas for spaces are kept: quote it)
+#     ARCH in the environment: architectures to build for, as 90 (default: those of the GPUs)
+#   Steps: build  machine  quick (stops the script when it fails)  smoke  soak[=CALLS]  faults  sanitizer  perf-host  perf-peer  tune-host  tune-peer
+#          run:ARGUMENTS (sgl-pcie-gpu with these; quote it)
 #
 # Prints a compact account; the full output of a step is in DIR/STEP.log. Exits with the worst result.
 set -u
@@ -26,7 +27,8 @@ program=$dir/sgl-pcie-gpu
 build() {
     local cuda arch flags source objects=()
     cuda=$(dirname "$(dirname "$(readlink -f "$(command -v nvcc)")")")
-    arch=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | sort -u | tr -d . | sed 's/.*/-gencode=arch=compute_&,code=sm_&/')
+    arch=${ARCH:-$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | sort -u | tr -d .)}
+    arch=$(printf '%s\n' $arch | sed 's/.*/-gencode=arch=compute_&,code=sm_&/')
     flags="-std=c11 -D_GNU_SOURCE -O2 -fPIC -fvisibility=hidden -isystem $cuda/include"
     mkdir -p "$dir/o/gpu"
     for source in $(python3 -c 'import json; print(*json.load(open("kernels/sources.json"))["sources"])') \
@@ -59,7 +61,7 @@ sanitizer() {
     local tool
     for tool in memcheck synccheck; do
         compute-sanitizer --tool $tool --target-processes all --error-exitcode 1 \
-            "$program" smoke --mode local --gpus 0 --world 3,4,8 --max-bytes 64K --timeout 200 --limit 280 || return 1
+            "$program" smoke --mode local --gpus 0 --world 3,8 --types bf16 --max-bytes 16K --timeout 200 --limit 280 || return 1
     done
 }
 
@@ -67,30 +69,35 @@ step() {
     case $1 in
     build) build ;;
     machine) machine ;;
+    quick) "$program" smoke --types bf16 --max-bytes 1M --mode process ;;
     smoke) "$program" smoke ;;
-    soak) "$program" smoke --soak 1000000 --max-bytes 1M --mode process --types bf16 ;;
-    soak=*) "$program" smoke --soak "${1#soak=}" --max-bytes 1M --types bf16 ;;
+    soak) "$program" smoke --soak 1000000 --max-bytes 1M --mode process --world 4 --types bf16 ;;
+    soak=*) "$program" smoke --soak "${1#soak=}" --max-bytes 1M --types bf16 --mode process --world 4 ;;
     faults) "$program" smoke --faults ;;
     sanitizer) sanitizer ;;
     perf-host) "$program" perf --transport host --world 2,4 --model $(nccl) ;;
     perf-peer) "$program" perf --transport peer --world 2,4 --model $(nccl) ;;
-    tune-host) "$program" perf --transport host --world 2,4 --no-nccl --each --lanes 0,4,8,16,32 --threads 0,64,128,256,512 --iterations 8 ;;
-    tune-peer) "$program" perf --transport peer --world 2,4 --no-nccl --each --lanes 0,4,8,16,32 --threads 0,64,128,256,512 --iterations 8 ;;
+    tune-host | tune-peer)
+        "$program" perf --transport "${1#tune-}" --world 2,4 --no-nccl --each --grid --calls 50 --iterations 10 \
+            --sizes 4K,16K,42K,64K,128K,256K,512K,1M,4M --lanes 0,2,4,8,16,32,64 --threads 0,64,128,256,512
+        ;;
     run:*) "$program" ${1#run:} ;;
     *) echo "no step '$1'"; return 2 ;;
     esac
 }
 
+# A step has its own process group and time limit, hence a shell of its own, which sees what is exported.
+export -f step build machine nccl sanitizer
+export dir program
+
 for s in "$@"; do
     log=$dir/$(echo "$s" | tr -c 'a-z0-9=\n-' _ | cut -c1-40).log
     begin=$SECONDS
-    # A step in its own process group with a time limit; bash -c cannot see functions unless they are exported.
-    export -f step build machine nccl sanitizer
-    export dir program
     timeout -k 10 "$limit" bash -c 'step "$1"' - "$s" >"$log" 2>&1
     rc=$?
     [ $rc -gt $worst ] && worst=$rc
     printf "== %s: exit %d, %d s\n" "$s" $rc $((SECONDS - begin))
     cat "$log"
+    [ "$s" = quick ] && [ $rc -ne 0 ] && break
 done
 exit $worst

@@ -25,11 +25,13 @@ enum {
     PATIENCE_S = 20       /* how long a survivor waits for the abort */
 };
 
-static const double dead_limit_s = 1.0; /* from the death of a process until every rank knows */
+static const double dead_limit_s = 1.0;  /* from the death of a process until every rank knows */
+static const double raise_limit_s = 5.0; /* until the engine's own synchronisation fails: the driver's part in it */
 
 /* What a rank saw, in shared memory. */
 typedef struct {
-    double noticed_at;    /* when this rank knew that it is over */
+    double noticed_at;    /* when this rank's main thread knew that it is over */
+    double told_at;       /* when the library's watcher said so */
     int create;           /* par_create()'s result where that is the test */
     int status;           /* par_status() at the end */
     int raised;           /* the engine's own synchronisation failed */
@@ -37,7 +39,7 @@ typedef struct {
     int left;             /* memory files still open or mapped after par_close() */
     par_report report;
     char text[256];       /* par_last_error(), or what the all-gather said */
-    char log[512];        /* last line of the library's log that names a rank as late */
+    char log[512];        /* what the library logged */
 } witness;
 
 typedef struct {
@@ -70,8 +72,11 @@ struct fault {
 static void keep_log(void *context, const char *line)
 {
     witness *w = context;
+    size_t used = strlen(w->log);
 
-    snprintf(w->log, sizeof(w->log), "%s", line);
+    if (w->told_at <= 0 && strstr(line, "aborted") != NULL)
+        w->told_at = seconds_now();
+    snprintf(w->log + used, sizeof(w->log) - used, "%s%s", used != 0 ? "; " : "", line);
 }
 
 static void strike(const job *j)
@@ -274,8 +279,17 @@ static int act_abort(const job *j, fleet *f, witness *w)
 static int blame(char *why, size_t size, int rank, const char *what, double got)
 {
     if (why[0] == '\0')
-        snprintf(why, size, "rank %d: %s (%.2f)", rank, what, got);
+        snprintf(why, size, "rank %d: %.300s (%.2f)", rank, what, got);
     return 0;
+}
+
+/* How long after the fault a rank knew. In engine mode its main thread waits for the driver to report the trap. */
+static double knew_after(const job *j, int rank)
+{
+    const witness *w = &j->scene->seen[rank];
+    double at = j->fault->mode == PAR_MODE_ENGINE ? w->told_at : w->noticed_at;
+
+    return at > 0 ? at - j->scene->struck_at : PATIENCE_S;
 }
 
 /* Every survivor knew in time, by that error, with the victim's rank. */
@@ -285,12 +299,10 @@ static int survivors_know(const job *j, int error, double earliest, double lates
 
     for (r = 0; r < j->world; r++) {
         const witness *w = &j->scene->seen[r];
-        double after = w->noticed_at - j->scene->struck_at;
+        double after = knew_after(j, r);
         if (r == j->victim)
             continue;
-        if (w->noticed_at <= 0)
-            good = blame(why, size, r, "never knew", 0);
-        else if (after < earliest || after > latest)
+        if (after < earliest || after > latest)
             good = blame(why, size, r, "knew after seconds", after);
         else if (w->report.error != error)
             good = blame(why, size, r, w->report.text[0] != '\0' ? w->report.text : "no report, or another error",
@@ -308,9 +320,15 @@ static int verdict_dead(const job *j, const ranks_outcome *o, char *why, size_t 
     int good = survivors_know(j, PAR_ERR_PEER_DIED, 0, dead_limit_s, why, size), r;
 
     (void)o;
-    for (r = 0; r < j->world && j->fault->mode == PAR_MODE_ENGINE; r++)
-        if (r != j->victim && !j->scene->seen[r].raised)
+    for (r = 0; r < j->world && j->fault->mode == PAR_MODE_ENGINE; r++) {
+        const witness *w = &j->scene->seen[r];
+        if (r == j->victim)
+            continue;
+        if (!w->raised)
             good = blame(why, size, r, "engine mode, but its synchronisation raised nothing", 0);
+        else if (w->noticed_at - j->scene->struck_at > raise_limit_s)
+            good = blame(why, size, r, "its synchronisation raised after seconds", w->noticed_at - j->scene->struck_at);
+    }
     return good;
 }
 
@@ -345,7 +363,7 @@ static int verdict_late(const job *j, const ranks_outcome *o, char *why, size_t 
         if (w->status != 0 || w->wrong != 0)
             good = blame(why, size, r, "aborted or wrong data", w->status);
         else if (r != j->victim && !names_victim(j, w->log))
-            good = blame(why, size, r, "the log does not name the late rank", 0);
+            good = blame(why, size, r, w->log[0] != '\0' ? w->log : "nothing logged about the late rank", 0);
     }
     return good;
 }
@@ -400,7 +418,7 @@ static int verdict_create(const job *j, const ranks_outcome *o, char *why, size_
 
 enum {
     ONE_HOST = 1 << PAR_HOST_TWO_SHOT,
-    HOST = 1 << PAR_HOST_ONE_SHOT | 1 << PAR_HOST_TWO_SHOT_CHUNKED,
+    HOST = 1 << PAR_HOST_ONE_SHOT | 1 << PAR_HOST_TWO_SHOT | 1 << PAR_HOST_TWO_SHOT_CHUNKED,
     ONE_EACH = ONE_HOST | 1 << PAR_PUSH_TWO_SHOT,
     EACH = HOST | 1 << PAR_PUSH_ONE_SHOT | 1 << PAR_PULL_TWO_SHOT
 };
@@ -424,7 +442,13 @@ enum { FAULTS = sizeof(faults) / sizeof(faults[0]) };
 static int create_only(const job *j, ranks *self, witness *w, const par_options *wanted)
 {
     par_comm *comm = NULL;
+    int rc = CUDA(cudaSetDevice(j->device[self->rank]));
 
+    if (rc == 0)
+        rc = CUDA(cudaFree(NULL)); /* the start of CUDA, which takes its time, is not what is measured */
+    rc = ranks_agree(self, rc);
+    if (rc != 0)
+        return rc;
     self->limit_s = wanted->timeout_s;
     if (self->rank == j->victim) {
         if (j->fault->kills)
@@ -479,8 +503,8 @@ static double latest_notice(const job *j)
     int r;
 
     for (r = 0; r < j->world; r++)
-        if (r != j->victim && j->scene->seen[r].noticed_at - j->scene->struck_at > latest)
-            latest = j->scene->seen[r].noticed_at - j->scene->struck_at;
+        if (r != j->victim && knew_after(j, r) > latest)
+            latest = knew_after(j, r);
     return latest;
 }
 

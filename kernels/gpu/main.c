@@ -27,7 +27,7 @@ static const command commands[] = {
 enum {
     OPT_GPUS = 256, OPT_WORLDS, OPT_TRANSPORT, OPT_ALGORITHMS, OPT_TYPES, OPT_MODE, OPT_FAULTS, OPT_SOAK, OPT_MAX,
     OPT_SIZES, OPT_LANES, OPT_THREADS, OPT_CHUNKS, OPT_CALLS, OPT_ITERATIONS, OPT_NCCL, OPT_NO_NCCL, OPT_MODEL,
-    OPT_EACH, OPT_SEED, OPT_LIMIT, OPT_TIMEOUT, OPT_JSON
+    OPT_EACH, OPT_GRID, OPT_SEED, OPT_LIMIT, OPT_TIMEOUT, OPT_JSON
 };
 
 /* One option: its value's name (null: none), and help. */
@@ -60,6 +60,7 @@ static const option_spec specs[] = {
     {"no-nccl", NULL, "perf: without NCCL", OPT_NO_NCCL},
     {"model", NULL, "perf: measure latency and rates first, and print what they allow", OPT_MODEL},
     {"each", NULL, "perf: a row for every algorithm, not only for the fastest", OPT_EACH},
+    {"grid", NULL, "perf: a line for every combination of lanes, threads and chunk that is tried", OPT_GRID},
 };
 
 enum { SPECS = sizeof(specs) / sizeof(specs[0]), COMMANDS = sizeof(commands) / sizeof(commands[0]) };
@@ -231,6 +232,7 @@ static int take_option(options *o, int id, const char *value)
     case OPT_NO_NCCL: o->nccl = 0; break;
     case OPT_MODEL: o->model = 1; break;
     case OPT_EACH: o->each = 1; break;
+    case OPT_GRID: o->grid = 1; break;
     case OPT_SEED: rc = parse_size(&n, value); o->seed = n; break;
     case OPT_LIMIT: rc = take_count(&n, value, 86400); o->limit_s = (double)n; break;
     case OPT_TIMEOUT: rc = take_count(&n, value, 86400); o->timeout_s = (double)n; break;

@@ -32,7 +32,7 @@ typedef struct {
     size_list sizes;      /* perf */
     size_list lanes, threads, chunks; /* perf: what to try; 0 is the library's rule */
     int calls, iterations;            /* perf: calls in a graph, replays */
-    int nccl, model, each;            /* perf: with NCCL, with the model, a row per algorithm */
+    int nccl, model, each, grid;      /* perf: with NCCL, with the model, a row per algorithm, a line per try */
     const char *nccl_path;
     uint64_t seed;
     double limit_s;       /* of one group of processes */

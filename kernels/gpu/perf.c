@@ -257,6 +257,9 @@ static int try_cut(bench *b, row *best, const cut *c, int single)
     }
     if (rc == 0)
         rc = measure(b, &w, single ? 3 : QUICK, &r.ours.out);
+    if (rc == 0 && b->found != NULL && b->j->o->grid && !b->j->o->json)
+        printf("# try %12zu %-22s %2zu %3zu %6zu %8.2f\n", r.bytes, par_algorithm_name(r.algorithm), c->lanes, c->threads,
+               c->chunk, r.ours.out);
     if (rc == 0 && (best->ours.out <= 0 || r.ours.out < best->ours.out)) {
         best->ours.out = r.ours.out;
         best->cut = *c;

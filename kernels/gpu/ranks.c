@@ -215,6 +215,8 @@ int ranks_allgather(void *context, const void *mine, void *all, size_t bytes)
     double deadline = seconds_now() + self->limit_s;
     int culprit;
 
+    if (self->broken)
+        return CODE_HANG;
     self->round++;
     if (self->rank == 0)
         culprit = gather_root(self, mine, all, bytes, deadline);
@@ -222,6 +224,7 @@ int ranks_allgather(void *context, const void *mine, void *all, size_t bytes)
         culprit = gather_leaf(self, mine, all, bytes, deadline);
     if (culprit < 0)
         return 0;
+    self->broken = 1;
     return rank_fail(CODE_HANG, "rank %d did not come to all-gather %u within %.0f s", culprit,
                      self->round, self->limit_s);
 }
@@ -312,7 +315,7 @@ static void keep_ends(ranks *self, int pair[RANKS_MAX][2])
 static _Noreturn void child(int rank, int world, pid_t leader, pid_t parent, rank_state *state,
                             int pair[RANKS_MAX][2], ranks_body body, void *context)
 {
-    ranks self = {rank, world, {0}, 60.0, 0};
+    ranks self = {rank, world, {0}, 60.0, 0, 0};
 
     setpgid(0, leader);
     prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -56,6 +56,7 @@ typedef struct {
     int socket[RANKS_MAX]; /* rank 0: one per other rank; others: [0] */
     double limit_s;        /* of one all-gather; default 60 */
     uint32_t round;
+    int broken;            /* an all-gather failed: the ranks are out of step, all that follow fail at once */
 } ranks;
 
 typedef int (*ranks_body)(ranks *self, void *context);

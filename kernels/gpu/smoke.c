@@ -294,25 +294,21 @@ static int capture(test *t, fleet_graph *graph, int set)
  */
 static int interleave(test *t, const fleet_graph *graphs)
 {
-    int i, set, last_set = 0, after_graph = 1, rc = CODE_OK;
+    int i, rc = CODE_OK;
 
     for (i = 0; i < 48 && rc == 0; i++) {
-        int choice = (int)dice_below(&t->d, GRAPHS * 2);
-        int replay = choice < GRAPHS;
-        set = (int)dice_below(&t->d, FLEET_SETS);
-        if (replay)
-            rc = fleet_order(&t->f, 1 - set, set); /* it uses the buffers of the set it was captured on */
-        else if (after_graph)
-            rc = fleet_order(&t->f, last_set, set);
-        if (rc == 0 && replay) {
-            rank_note("replaying graph %d on stream %d", choice, set);
-            rc = fleet_launch(&t->f, set, &graphs[choice]);
-            t->found->replays++;
-        } else if (rc == 0) {
+        int choice = (int)dice_below(&t->d, GRAPHS * 2), set = (int)dice_below(&t->d, FLEET_SETS);
+        if (choice >= GRAPHS) {
             rc = add_random(t, set);
+            continue;
         }
-        after_graph = replay;
-        last_set = set;
+        rank_note("replaying graph %d on stream %d", choice, set);
+        rc = fleet_order(&t->f, 1 - set, set); /* it uses the buffers of the set it was captured on */
+        if (rc == 0)
+            rc = fleet_launch(&t->f, set, &graphs[choice]);
+        if (rc == 0)
+            rc = fleet_order(&t->f, set, 1 - set);
+        t->found->replays++;
     }
     return rc;
 }
