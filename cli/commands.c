@@ -3,7 +3,7 @@
 #include <string.h>
 
 /* In the order of the help: one name, one cmd_<name>.c. */
-#define COMMANDS(add) add(status) add(list) add(apply) add(revert) add(recover) add(build)
+#define COMMANDS(add) add(status) add(list) add(apply) add(revert) add(recover) add(build) add(verify)
 
 #define DECLARE(name) extern const struct sp_command sp_cmd_##name;
 COMMANDS(DECLARE)

@@ -1,0 +1,139 @@
+#include "base/err.h"
+#include "verify/gather.h"
+#include "verify/nvml.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static char *text_of(const struct sp_nvml *nvml, unsigned gpu, enum sp_nvml_text what)
+{
+    char text[SP_NVML_TEXT];
+
+    sp_nvml_text(nvml, gpu, what, text);
+    return text[0] ? strdup(text) : NULL;
+}
+
+static char *copy(const char *text)
+{
+    return text ? strdup(text) : NULL;
+}
+
+static char *capability(const struct sp_nvml *nvml, unsigned gpu)
+{
+    char text[64];
+    int64_t major, minor;
+
+    sp_nvml_capability(nvml, gpu, &major, &minor);
+    if (major == SP_ABSENT)
+        return NULL;
+    (void)snprintf(text, sizeof text, "%jd.%jd", (intmax_t)major, (intmax_t)minor);
+    return strdup(text);
+}
+
+static char *virtualization(int64_t mode)
+{
+    static const char *const names[] = {"none", "passthrough", "vgpu", "host", "host"};
+
+    return mode >= 0 && mode < (int64_t)(sizeof names / sizeof *names) ? strdup(names[mode]) : NULL;
+}
+
+static int add_gpu(struct sp_recording *recording, const struct sp_nvml *nvml, unsigned gpu)
+{
+    struct sp_rec_gpu *out;
+    void *item;
+    int rc = sp_recording_add(&item, recording, "gpus");
+
+    if (rc < 0)
+        return rc;
+    out = item;
+    out->bdf = text_of(nvml, gpu, SP_NVML_BUS_ID);
+    out->uuid = text_of(nvml, gpu, SP_NVML_UUID);
+    out->name = text_of(nvml, gpu, SP_NVML_NAME);
+    out->device = sp_nvml_device(nvml, gpu);
+    out->capability = capability(nvml, gpu);
+    out->memory = sp_nvml_memory(nvml, gpu);
+    out->bar1 = sp_nvml_bar1(nvml, gpu);
+    out->generation = sp_nvml_number(nvml, gpu, SP_NVML_GENERATION);
+    out->width = sp_nvml_number(nvml, gpu, SP_NVML_WIDTH);
+    out->max_generation = sp_nvml_number(nvml, gpu, SP_NVML_MAX_GENERATION);
+    out->max_width = sp_nvml_number(nvml, gpu, SP_NVML_MAX_WIDTH);
+    out->gpu_max_generation = sp_nvml_number(nvml, gpu, SP_NVML_GPU_MAX_GENERATION);
+    out->pstate = sp_nvml_number(nvml, gpu, SP_NVML_PSTATE);
+    out->display = sp_nvml_number(nvml, gpu, SP_NVML_DISPLAY);
+    out->persistence = sp_nvml_number(nvml, gpu, SP_NVML_PERSISTENCE);
+    out->mig = sp_nvml_mig(nvml, gpu);
+    out->virtualization = virtualization(sp_nvml_number(nvml, gpu, SP_NVML_VIRTUALIZATION));
+    return out->bdf ? SP_OK : sp_err(SP_ECANNOT, "NVML does not say where GPU %u is on the bus", gpu);
+}
+
+static int add_pair(struct sp_recording *recording, const struct sp_nvml *nvml, unsigned from, unsigned to)
+{
+    struct sp_rec_pair *pair;
+    void *item;
+    int rc = sp_recording_add(&item, recording, "pairs");
+
+    if (rc < 0)
+        return rc;
+    pair = item;
+    pair->from = from;
+    pair->to = to;
+    pair->label = copy(sp_nvml_label(nvml, from, to));
+    pair->read = copy(sp_nvml_p2p(nvml, from, to, SP_NVML_READ));
+    pair->write = copy(sp_nvml_p2p(nvml, from, to, SP_NVML_WRITE));
+    pair->nvlink = copy(sp_nvml_p2p(nvml, from, to, SP_NVML_NVLINK));
+    pair->atomics = copy(sp_nvml_p2p(nvml, from, to, SP_NVML_ATOMICS));
+    return SP_OK;
+}
+
+static int add_processes(struct sp_recording *recording, const struct sp_nvml *nvml, unsigned gpu)
+{
+    int64_t pids[SP_NVML_PROCESSES];
+    size_t count;
+    void *item;
+    int rc = SP_OK;
+
+    sp_nvml_processes(nvml, gpu, pids, &count);
+    for (size_t i = 0; i < count && rc == SP_OK; i++) {
+        rc = sp_recording_add(&item, recording, "processes");
+        if (rc == SP_OK)
+            *(struct sp_rec_process *)item = (struct sp_rec_process){.gpu = gpu, .pid = pids[i]};
+    }
+    return rc;
+}
+
+static int read_all(struct sp_recording *recording, const struct sp_nvml *nvml)
+{
+    const unsigned count = sp_nvml_count(nvml);
+    int rc = SP_OK;
+
+    for (unsigned i = 0; i < count && rc == SP_OK; i++) {
+        rc = add_gpu(recording, nvml, i);
+        if (rc == SP_OK)
+            rc = add_processes(recording, nvml, i);
+    }
+    for (unsigned i = 0; i < count * count && rc == SP_OK; i++)
+        if (i / count != i % count)
+            rc = add_pair(recording, nvml, i / count, i % count);
+    return rc;
+}
+
+int sp_gather_nvml(struct sp_recording *recording)
+{
+    char version[SP_NVML_TEXT];
+    struct sp_nvml *nvml;
+    int rc = sp_nvml_open(&nvml);
+
+    if (rc < 0) {
+        recording->driver.nvml_error = strdup(sp_err_message());
+        sp_err_clear();
+        return SP_OK;
+    }
+    sp_nvml_driver(nvml, version);
+    if (!recording->driver.version && version[0])
+        recording->driver.version = strdup(version);
+    recording->driver.cuda = sp_nvml_cuda(nvml);
+    rc = read_all(recording, nvml);
+    sp_nvml_close(nvml);
+    return rc;
+}

@@ -1,0 +1,16 @@
+/*
+ * A topology for people: the tree of bridges down to the chosen GPUs, and a table of all pairs.
+ */
+#ifndef SP_VERIFY_PICTURE_H
+#define SP_VERIFY_PICTURE_H
+
+#include "base/table.h"
+#include "verify/topology.h"
+
+/* Lines of a tree, each ended. utf8: with lines drawn. */
+int sp_picture_tree(struct sp_buf *out, const struct sp_topology *topology, bool utf8);
+
+/* "PIX ok", "SYS NS", "NV ok": the label and what the driver grants; a row for each GPU that writes. */
+int sp_picture_pairs(struct sp_table **out, const struct sp_topology *topology);
+
+#endif
