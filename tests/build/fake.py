@@ -1,0 +1,554 @@
+"""sgl-pcie build with a toolchain that behaves badly on demand (the nvcc of this folder) and kernels of a few lines, in trees
+of a released SGLang: every way in which it can go wrong, and what must not happen then."""
+
+import base64
+import csv
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent / "patches"), str(HERE.parent / "cli")]
+
+import real  # noqa: E402
+import schema  # noqa: E402
+
+SOURCES = {
+    "a.c": '#include "a.h"\nvoid *kernel(void);\n__attribute__((visibility("default"))) void *par_a(void)\n{ return kernel(); }\n'
+           "void *hidden(void) { return kernel(); }\n",
+    "a.h": "#include <cuda_runtime_api.h>\nvoid *par_a(void);\n",
+    "k.cu": 'extern "C" __global__ void *kernel(void)\n{\n    static char noise[] = NOISE;\n    return noise;\n}\n',
+    "libpar.map": "{ global: par_*; local: *; };\n",
+    "gpu/main.c": '#include "kernels/a.h"\nint main(void) { return par_a() == 0; }\n',
+    "m.c": "#define Py_LIMITED_API 0x030a0000\n#include <Python.h>\nint module(void) { return PY_MAJOR_VERSION; }\n",
+}
+OUTPUTS = {"libpar.so", "sgl-pcie-gpu", "_sgl_pcie.abi3.so"}
+
+
+def make_data(folder):
+    """A data directory with the real recipe, but few and small sources."""
+    recipe = json.loads((real.ROOT / "kernels/sources.json").read_text())
+    program, module = recipe["others"]
+    recipe |= {"sources": ["a.c"], "kernels": ["k.cu"], "headers": ["a.h"]}
+    program |= {"sources": ["gpu/main.c"], "kernels": [], "headers": []}
+    module |= {"sources": ["m.c"], "kernels": [], "headers": []}
+    for name, text in SOURCES.items():
+        path = folder / "kernels" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (folder / "kernels/sources.json").write_text(json.dumps(recipe))
+    for name in ("patches", "python"):
+        (folder / name).symlink_to(real.ROOT / name)
+
+
+def make_toolkit(folder):
+    """Folders with a blank in their name: nvcc quotes them."""
+    for name in ("bin", "include", "lib"):
+        (folder / name).mkdir(parents=True)
+    shutil.copy(HERE / "nvcc", folder / "bin/nvcc")
+    (folder / "include/cuda_runtime_api.h").write_text("")
+    (folder / "empty.c").write_text("")
+    subprocess.run(["gcc", "-c", "empty.c", "-o", "empty.o"], cwd=folder, check=True)
+    subprocess.run(["ar", "crD", "lib/libcudart_static.a", "empty.o"], cwd=folder, check=True)
+
+
+class Case(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        scratch = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(scratch.cleanup)
+        cls.fixture = pathlib.Path(scratch.name).resolve() / "fixture"
+        real.site(real.NEWEST, cls.fixture / "stock")
+        shutil.copytree(cls.fixture / "stock", cls.fixture / "patched")
+        subprocess.run([real.CLI, "apply", "--quiet", "--site", cls.fixture / "patched"], check=True)
+
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = pathlib.Path(scratch.name).resolve()
+        self.site = self.folder / "site"
+        shutil.copytree(self.fixture / "patched", self.site)
+        self.toolkit = self.folder / "tool kit"
+        make_toolkit(self.toolkit)
+        self.data = self.folder / "data"
+        make_data(self.data)
+        self.tmp = self.folder / "tmp"
+        self.tmp.mkdir()
+        self.env = {
+            "PATH": "/usr/bin:/bin:/usr/sbin:/sbin",
+            "HOME": str(self.folder),
+            "TMPDIR": str(self.tmp),
+            "SGL_PCIE_DATA": str(self.data),
+            "SGL_PCIE_NVCC": str(self.toolkit / "bin/nvcc"),
+            "LC_ALL": "C.UTF-8",
+        } | {name: value for name, value in os.environ.items() if name.startswith(("ASAN_", "UBSAN_", "LSAN_"))}
+
+    def tool(self, command, *words, want=0, site=None, target="--site", **env):
+        """The JSON object, valid by its schema, with the exit status checked."""
+        done = subprocess.run([real.CLI, command, target, str(site or self.site), *words, "--json"], env=self.env | env,
+                              capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, want, done.stdout + done.stderr)
+        answer = json.loads(done.stdout)
+        schema.validate(answer)
+        return answer
+
+    def build(self, *words, arch="sm_90", **more):
+        return self.tool("build", *(["--arch", arch] if arch else []), *words, **more)
+
+    def behave(self, name, text=""):
+        (self.toolkit / "bin" / name).write_text(text)
+
+    def compiled(self):
+        """What nvcc was asked to compile since the last time."""
+        log = self.toolkit / "bin/log"
+        lines = log.read_text().splitlines() if log.exists() else []
+        log.unlink(missing_ok=True)
+        return [line for line in lines if "probe.cu" not in line]
+
+    def package(self, name, site=None):
+        return (site or self.site) / "sgl_pcie" / name
+
+    def refused(self, *words, want, says, hints=None, **more):
+        """An error that says this; nothing is left in TMPDIR, and the install is as it was."""
+        before = real.snapshot(self.site)
+        answer = self.build(*words, want=want, **more)
+        self.assertRegex(answer["message"], says)
+        if hints:
+            self.assertRegex(answer["next"], hints)
+        self.assertEqual(real.snapshot(self.site), before)
+        self.assertEqual([path for path in self.tmp.iterdir() if path.suffix != ".log"], [])
+        self.assertEqual(answer["log"] is not None, want == 6 and "does not accept" not in answer["message"])
+        return answer
+
+
+class Build(Case):
+    def check_record(self):
+        """Every line of RECORD is true, and every file of ours is in it."""
+        listed = set()
+        (record,) = self.site.glob("sgl_pcie_runtime-*.dist-info/RECORD")
+        for path, digest, size in csv.reader(record.read_text().splitlines()):
+            listed.add(path)
+            if digest:
+                data = (self.site / path).read_bytes()
+                found = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+                self.assertEqual((digest, size), (f"sha256={found}", str(len(data))), path)
+        ours = {str(path.relative_to(self.site)) for path in self.package("").rglob("*") if path.is_file()}
+        self.assertEqual({path for path in listed if path.startswith("sgl_pcie/")}, ours)
+
+    def test_what_is_built_is_listed_hashed_and_usable(self):
+        answer = self.build()
+        self.assertEqual({entry["path"] for entry in answer["outputs"]}, {f"sgl_pcie/{name}" for name in OUTPUTS})
+        for entry in answer["outputs"]:
+            self.assertEqual(hashlib.sha256((self.site / entry["path"]).read_bytes()).hexdigest(), entry["sha256"])
+        modes = {name: stat.S_IMODE(self.package(name).stat().st_mode) for name in sorted(OUTPUTS | {"build.json"})}
+        self.assertEqual(modes, {name: 0o755 if name == "sgl-pcie-gpu" else 0o644 for name in sorted(modes)})
+        subprocess.run([self.package("sgl-pcie-gpu")], check=True)  # finds libpar.so beside itself
+        self.check_record()
+        self.assertEqual(list(self.tmp.iterdir()), [])
+        (library,) = [entry["sha256"] for entry in answer["outputs"] if entry["path"].endswith("libpar.so")]
+        self.assertEqual(self.tool("status")["extension"], {"present": True, "sha256": library})
+
+    def test_the_record_tells_all_and_is_the_same_anywhere(self):
+        elsewhere = self.folder / "another place" / "with a longer name"
+        shutil.copytree(self.site, elsewhere)
+        toolkit = self.folder / "t"
+        shutil.copytree(self.toolkit, toolkit)
+        (self.folder / "u").mkdir()
+        self.build()
+        self.build(site=elsewhere, TMPDIR=str(self.folder / "u"), SGL_PCIE_NVCC=str(toolkit / "bin/nvcc"))
+        text = self.package("build.json").read_text()
+        self.assertEqual(self.package("build.json", elsewhere).read_text(), text)
+        for path in (self.folder, self.toolkit, "/usr/bin", "/tmp"):
+            self.assertNotIn(str(path), text)
+        record = json.loads(text)
+        self.assertEqual(record["architectures"], ["sm_90"])
+        self.assertEqual(record["compilers"]["nvcc"], "13.0.88")
+        inputs = {entry["path"]: entry["sha256"] for entry in record["inputs"]}
+        for name in SOURCES:
+            self.assertEqual(inputs[name], hashlib.sha256(SOURCES[name].encode()).hexdigest())
+        self.assertLessEqual({"sources.json", "libcudart_static.a"}, inputs.keys())
+        self.assertEqual({entry["path"] for entry in record["outputs"]}, OUTPUTS)
+        self.assertIn("--frandom-seed=k.cu", [word for argv in record["commands"] for word in argv])
+
+    def test_nothing_is_compiled_when_nothing_changed(self):
+        self.assertFalse(self.build()["up_to_date"])
+        before = real.snapshot(self.site)
+        self.compiled()
+        self.assertTrue(self.build()["up_to_date"])
+        self.assertEqual(self.compiled(), [])
+        self.assertEqual(real.snapshot(self.site), before)
+
+    def test_every_change_is_noticed(self):
+        def header():
+            (self.data / "kernels/a.h").write_text(SOURCES["a.h"] + "/* changed */\n")
+
+        def library():
+            self.package("libpar.so").write_bytes(b"something else")
+
+        def gone():
+            self.package("sgl-pcie-gpu").unlink()
+
+        def damaged():
+            self.package("build.json").write_text("{")
+
+        def runtime():
+            with open(self.toolkit / "lib/libcudart_static.a", "ab") as archive:
+                archive.write(b"\n")
+
+        def compiler():
+            path = self.toolkit / "bin/nvcc"
+            path.write_text(path.read_text().replace("V13.0.88", "V13.0.89"))
+
+        self.build()
+        for change in (header, library, gone, damaged, runtime, compiler):
+            with self.subTest(change.__name__):
+                change()
+                self.assertFalse(self.build()["up_to_date"])
+                self.check_record()
+                self.assertTrue(self.build()["up_to_date"])
+        self.assertFalse(self.build(arch="sm_75")["up_to_date"])
+
+    def test_apply_leaves_what_was_built_and_revert_leaves_no_trace(self):
+        self.build()
+        before = real.snapshot(self.site)
+        self.assertEqual(self.tool("apply")["changes"], [])
+        self.assertEqual(real.snapshot(self.site), before)
+        self.tool("revert")
+        self.assertEqual(real.snapshot(self.site), real.snapshot(self.fixture / "stock"))
+
+    def test_an_upgrade_of_the_runtime_keeps_what_was_built_listed(self):
+        self.build()
+        self.package("flag.py").write_text("")  # as an earlier version of ours would have it
+        self.refused(want=5, says="not the one of this program", hints="sgl-pcie apply")
+        self.tool("apply")
+        self.check_record()
+        self.assertTrue(self.build()["up_to_date"])
+
+    def test_a_stock_install_is_told_to_apply_first(self):
+        self.tool("revert")
+        self.refused(want=5, says="nothing to build into", hints=f"sgl-pcie apply --site '?{self.site}")
+
+    def test_the_users_flags_do_not_get_in(self):
+        self.build()
+        text = self.package("build.json").read_text()
+        self.package("libpar.so").unlink()
+        self.build(NVCC_APPEND_FLAGS="-G", NVCC_PREPEND_FLAGS="-G", CPATH="/nowhere", GCC_EXEC_PREFIX="/nowhere",
+                   SOURCE_DATE_EPOCH="77", LANG="de_DE.UTF-8", CFLAGS="-g")
+        self.assertEqual(self.package("build.json").read_text(), text)
+        seen = (self.toolkit / "bin/environment").read_text()
+        for name in ("NVCC_APPEND_FLAGS", "CPATH", "LANG", "CFLAGS", "SOURCE_DATE_EPOCH=77"):
+            self.assertNotIn(name, seen)
+
+    def test_an_old_nvcc_does_without_a_random_seed(self):
+        self.behave("old")
+        self.build()
+        self.assertNotIn("--frandom-seed", self.package("build.json").read_text())
+
+    def test_a_read_only_install(self):
+        os.chmod(self.package(""), 0o555)
+        command = [HERE.parent / "cli/bin/unprivileged", real.CLI, "build", "--arch", "sm_90", "--site", self.site]
+        done = subprocess.run(command, env=self.env, capture_output=True, text=True, check=False)
+        os.chmod(self.package(""), 0o755)
+        self.assertEqual((done.returncode, self.compiled()), (5, []), done.stderr)
+        self.assertIn("cannot write", done.stderr)
+
+    def test_a_running_server_is_no_obstacle_but_told(self):
+        self.assertEqual(self.build()["warnings"], [])
+        with open(self.site / "sglang/version.py") as held, \
+                open(self.package("libpar.so"), "rb") as loaded:
+            old = loaded.read()
+            server = subprocess.Popen(["sleep", "100"], pass_fds=[held.fileno()])
+            self.addCleanup(server.wait)
+            self.addCleanup(server.kill)
+            (self.data / "kernels/k.cu").write_text(SOURCES["k.cu"].replace("char noise", "char noise[9], other"))
+            (warning,) = self.build()["warnings"]
+            self.assertRegex(warning, f"(?s)pid {server.pid}.*until it is started again")
+            loaded.seek(0)
+            self.assertEqual(loaded.read(), old)  # replaced, not written over
+            self.assertNotEqual(self.package("libpar.so").read_bytes(), old)
+
+    def test_two_at_once(self):
+        command = [real.CLI, "build", "--quiet", "--arch", "sm_90", "--site", self.site]
+        both = [subprocess.Popen(command, env=self.env) for _ in range(2)]
+        self.assertEqual([one.wait() for one in both], [0, 0])
+        self.check_record()
+        self.assertTrue(self.build()["up_to_date"])
+
+
+class Check(Case):
+    def check(self, **more):
+        return self.build("--check", **more)
+
+    def test_reproduced_and_nothing_written(self):
+        before = real.snapshot(self.site)
+        self.assertRegex(self.check()["message"], "two builds of 3 files for sm_90 have the same bytes$")
+        self.assertEqual(real.snapshot(self.site), before)
+        self.build()
+        self.assertRegex(self.check()["message"], "and so has the install$")
+
+    def test_a_stock_install_will_do(self):
+        self.tool("revert")
+        self.check()
+        self.assertEqual(real.snapshot(self.site), real.snapshot(self.fixture / "stock"))
+
+    def test_noise_is_found(self):
+        self.behave("flaky")
+        self.refused("--check", want=1, says=r"'libpar.so' differs between two builds: .* first at byte \d+ \(section \.\S+\)")
+
+    def test_the_folder_in_the_bytes_is_found(self):
+        self.behave("path")
+        self.refused("--check", want=1, says="'libpar.so' differs between two builds")
+
+    def test_an_install_that_is_not_what_it_says(self):
+        self.build()
+        path = self.package("libpar.so")
+        data = bytearray(path.read_bytes())
+        data[-1] ^= 1
+        path.write_bytes(data)
+        self.refused("--check", want=1, says=f"differs between this build and the install: .* first at byte {len(data) - 1}",
+                     hints="build")
+
+
+class Toolchain(Case):
+    def test_places_of_nvcc(self):
+        """The named one wins, then the variables, then PATH."""
+        other = self.folder / "other"
+        shutil.copytree(self.toolkit, other)
+        without = {"SGL_PCIE_NVCC": ""}
+        for env, place, nvcc in (
+            ({"CUDA_HOME": str(other)}, "$SGL_PCIE_NVCC", self.toolkit),
+            (without | {"CUDA_HOME": str(other), "PATH": f"{self.toolkit}/bin:{self.env['PATH']}"}, "$CUDA_HOME", other),
+            (without | {"CUDA_HOME": "/nowhere", "CUDA_PATH": str(other)}, "$CUDA_PATH", other),
+            (without | {"PATH": f"{other}/bin:{self.env['PATH']}"}, "PATH", other),
+            ({"SGL_PCIE_NVCC": "nvcc", "PATH": f"{other}/bin:{self.env['PATH']}"}, "$SGL_PCIE_NVCC", other),
+        ):
+            with self.subTest(place):
+                found = self.build("--check", **env)["toolchain"]
+                self.assertEqual((found["nvcc_from"], found["nvcc"]), (place, str(nvcc / "bin/nvcc")))
+
+    def hidden(self, *words, want):
+        """In a mount namespace where /usr/local has no CUDA."""
+        command = "mount -t tmpfs none /usr/local 2>/dev/null || exit 77; exec \"$@\""
+        done = subprocess.run(["unshare", "-rm", "sh", "-c", command, "sh", real.CLI, *words, "--json"],
+                              env=self.env | {"SGL_PCIE_NVCC": ""}, capture_output=True, text=True, check=False)
+        if not done.stdout and os.path.exists("/usr/local/cuda/bin/nvcc"):
+            self.skipTest("no namespaces here, and /usr/local/cuda is in the way")
+        self.assertEqual(done.returncode, want, done.stdout + done.stderr)
+        return json.loads(done.stdout)
+
+    def test_no_nvcc_and_the_one_of_pip(self):
+        words = ("build", "--site", str(self.site), "--arch", "sm_90")
+        answer = self.hidden(*words, want=5)
+        self.assertRegex(answer["message"], "no nvcc")
+        self.assertRegex(answer["next"], "pip install nvidia-cuda-nvcc")
+        shutil.copytree(self.toolkit, self.site / "nvidia/cu13")
+        self.assertEqual(self.hidden(*words, want=0)["toolchain"]["nvcc_from"], "pip")
+
+    def test_an_nvcc_that_is_none(self):
+        self.refused(want=5, says="not a program", SGL_PCIE_NVCC=str(self.folder))
+        self.refused(want=5, says="does not answer as nvcc does", SGL_PCIE_NVCC="/bin/true")
+
+    def test_a_toolkit_without_its_runtime(self):
+        (self.toolkit / "lib/libcudart_static.a").unlink()
+        self.refused(want=5, says="comes without 'libcudart_static.a'", hints="nvidia-cuda-runtime")
+
+    def compilers(self, *names):
+        """A PATH with gcc only under these names."""
+        folder = self.folder / "bin"
+        folder.mkdir()
+        for name in os.listdir("/usr/bin"):
+            if not name.startswith(("gcc", "clang")):
+                (folder / name).symlink_to(f"/usr/bin/{name}")
+        for name in names:
+            (folder / name).symlink_to("/usr/bin/gcc")
+        return str(folder)
+
+    def test_the_first_compiler_that_nvcc_accepts(self):
+        path = self.compilers("gcc", "gcc-14", "gcc-12")
+        self.behave("refuse", "gcc\ngcc-14\n")
+        self.assertEqual(self.build(PATH=path)["toolchain"]["cc"], f"{path}/gcc-12")
+
+    def test_a_compiler_that_nvcc_refuses(self):
+        path = self.compilers("gcc", "gcc-12")
+        self.behave("refuse", "gcc\ngcc-12\n")
+        self.refused(want=6, says="(?s)does not accept the host compiler '.*/gcc':.*unsupported GNU version", hints="NVCC_CCBIN",
+                     PATH=path)
+        self.refused(want=6, says="does not accept the host compiler '.*/gcc-12'", PATH=path, NVCC_CCBIN="gcc-12")
+        self.assertEqual(self.compiled(), [])
+
+    def test_no_compiler(self):
+        self.refused(want=5, says="no host compiler", hints="apt-get install gcc g\\+\\+", PATH=self.compilers())
+
+    def test_the_compiler_that_is_named(self):
+        for name in ("/usr/bin/g++", "/usr/bin"):
+            found = self.build("--check", NVCC_CCBIN=name)["toolchain"]["cc"]
+            self.assertEqual(found, "/usr/bin/g++" if name.endswith("+") else "/usr/bin/gcc")
+        self.refused(want=5, says="NVCC_CCBIN is '/nowhere'", NVCC_CCBIN="/nowhere")
+
+    def test_a_driver_compiler_of_cplusplus_adds_no_library(self):
+        self.build(NVCC_CCBIN="/usr/bin/g++")
+        text = subprocess.run(["readelf", "-d", self.package("libpar.so")], capture_output=True, text=True, check=True).stdout
+        self.assertNotIn("stdc++", text)
+
+    def test_a_compile_error(self):
+        self.behave("fail", "k.cu(3): error: identifier \"frobnicate\" is undefined\n" + "and more\n" * 100)
+        answer = self.refused(want=6, says=r"(?s)cannot build 'k\.cu': '.*nvcc .*' failed with exit status 2:\n  k\.cu\(3\): error",
+                              hints=f"all that was said is in '{self.tmp}")
+        self.assertLess(answer["message"].count("\n"), 12)
+        log = pathlib.Path(answer["log"]).read_text()
+        self.assertEqual(log.count("and more"), 100)
+        self.assertIn("nvcc", log.splitlines()[0])
+
+    def test_an_error_of_the_host_compiler_and_of_the_linker(self):
+        (self.data / "kernels/a.c").write_text("#error no\n")
+        self.refused(want=6, says="(?s)cannot build 'a.c': '/usr/bin/gcc .*#error no")
+        (self.data / "kernels/a.c").write_text("void *nowhere(void);\nvoid *par_a(void) { return nowhere(); }\n")
+        self.refused(want=6, says="(?s)cannot build 'libpar.so': .*undefined reference to `nowhere'")
+
+    def test_a_header_that_is_not_in_the_list(self):
+        (self.data / "kernels/more.h").write_text("")
+        (self.data / "kernels/a.c").write_text('#include "more.h"\n')
+        self.refused(want=6, says="(?s)cannot build 'a.c'.*more.h: No such file")
+
+    def test_a_damaged_recipe(self):
+        path = self.data / "kernels/sources.json"
+        good = json.loads(path.read_text())
+        for change, says in (
+            ({"sources": ["../a.c"]}, "not beneath the folder"),
+            ({"headers": ["/etc/passwd"]}, "not beneath the folder"),
+            ({"library": "x/y"}, "not the name of a file"),
+            ({"sources": [1]}, "not a string"),
+            ({"architectures": []}, "architectures"),
+            ({"others": [1]}, "others"),
+            ({"link": []}, "no command to link"),
+            ({"link": ["{cc}", "{nonsense}"]}, "{nonsense}"),
+        ):
+            with self.subTest(change):
+                path.write_text(json.dumps(good | change))
+                self.refused(want=1, says=says)
+        path.write_text("{")
+        self.refused(want=1, says="not valid JSON")
+
+
+class Architectures(Case):
+    def nvml(self, *gpus, cuda=13000, works=True):
+        """An NVML of our own, for a machine with such GPUs."""
+        folder = self.folder / "driver"
+        folder.mkdir(exist_ok=True)
+        (folder / "nvml.c").write_text(
+            "static const int gpu[][2] = {%s{0, 0}};\n" % "".join("{%d, %d}, " % divmod(gpu, 10) for gpu in gpus)
+            + "int nvmlInit_v2(void) { return %d; }\nint nvmlShutdown(void) { return 0; }\n" % (0 if works else 9)
+            + "int nvmlSystemGetCudaDriverVersion(int *v) { *v = %d; return 0; }\n" % cuda
+            + "int nvmlDeviceGetCount_v2(unsigned *n) { *n = %d; return 0; }\n" % len(gpus)
+            + "int nvmlDeviceGetHandleByIndex_v2(unsigned i, void **d) { *d = (void *)gpu[i]; return 0; }\n"
+            + "int nvmlDeviceGetCudaComputeCapability(void *d, int *a, int *b)\n"
+            + "{ *a = ((int *)d)[0]; *b = ((int *)d)[1]; return 0; }\n")
+        subprocess.run(["gcc", "-shared", "-fPIC", "nvml.c", "-o", "libnvidia-ml.so.1"], cwd=folder, check=True)
+        return {"LD_LIBRARY_PATH": str(folder)}
+
+    def test_the_gpus_of_this_machine(self):
+        driver = self.nvml(120, 90, 120)
+        answer = self.build(arch=None, **driver)
+        self.assertEqual((answer["architectures"], answer["warnings"]), (["sm_90", "sm_120"], []))
+        (command,) = self.compiled()
+        self.assertIn("-gencode=arch=compute_90,code=sm_90 -gencode=arch=compute_120,code=sm_120", command)
+
+    def test_no_gpu_is_not_nvccs_default(self):
+        self.refused(arch=None, want=5, says="the driver sees no GPU", hints="--arch all", **self.nvml())
+        self.refused(arch=None, want=5, says="no NVIDIA driver is here", hints="sm_120 RTX 5090", **self.nvml(90, works=False))
+        self.assertEqual(self.compiled(), [])
+
+    def test_a_gpu_that_nvcc_does_not_know(self):
+        self.refused(arch=None, want=5, says=r"nvcc 13\.0\.88 .* cannot compile for a GPU of this machine, sm_140",
+                     hints="a newer nvcc", **self.nvml(90, 140))
+
+    def test_a_driver_that_is_too_old_for_what_nvcc_makes(self):
+        for arch in (None, "sm_90"):
+            (warning,) = self.build("--check", arch=arch, **self.nvml(90, cuda=12080))["warnings"]
+            self.assertRegex(warning, "knows CUDA 12, and what nvcc 13.0.88 makes needs CUDA 13")
+
+    def test_an_architecture_that_nvcc_does_not_know(self):
+        self.refused(arch="sm_90,sm_91", want=2, says="'sm_91'; it knows sm_75,sm_90,sm_120")
+        self.refused(arch="sm_50", want=2, says="'sm_50'; it knows sm_75")  # too old for the kernels, though nvcc knows it
+
+    def test_all(self):
+        self.assertEqual(self.build(arch="all")["architectures"], ["sm_75", "sm_90", "sm_120"])
+
+
+class Interpreters(Case):
+    """The module is for interpreters that can load it."""
+
+    def setUp(self):
+        super().setUp()
+        venv = self.folder / "venv"
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
+        (site,) = venv.glob("lib/python*/site-packages")
+        shutil.copytree(self.site, site, dirs_exist_ok=True)
+        self.site = site
+        self.python = venv / "bin/python-of-another-kind"
+
+    def interpreter(self, **facts):
+        """As the environment's own, but for what it says about itself."""
+        facts = {"implementation": "cpython", "version": "3.14.0", "minor": 14, "free_threaded": False, "headers": False,
+                 "include": "/nowhere"} | facts
+        self.python.write_text("#!/bin/sh\ncase \"$*\" in *Py_GIL_DISABLED*) echo '%s'; exit;; esac\nexec '%s/python3' \"$@\"\n"
+                               % (json.dumps(facts), self.python.parent))
+        self.python.chmod(0o755)
+        return self.build(site=self.python, target="--python")
+
+    def test_the_headers_of_another_python_will_do(self):
+        answer = self.interpreter()
+        self.assertIsNone(answer["skipped"])
+        self.assertTrue(self.package("_sgl_pcie.abi3.so").exists())
+        self.assertNotEqual(answer["toolchain"]["python_headers"], "/nowhere")
+
+    def test_interpreters_that_cannot_load_the_module(self):
+        self.interpreter()
+        for facts, says in (({"free_threaded": True}, "free-threaded"), ({"minor": 9}, "older than 3.10"),
+                            ({"implementation": "pypy"}, "not CPython")):
+            with self.subTest(says):
+                answer = self.interpreter(**facts)
+                self.assertRegex(answer["skipped"], says)
+                self.assertRegex(answer["warnings"][0], says)
+                self.assertEqual(len(answer["outputs"]), 2)
+                self.assertFalse(self.package("_sgl_pcie.abi3.so").exists())  # the one from before does not stay
+        Build.check_record(self)
+
+
+class Interrupted(Case):
+    def test_nothing_stays_behind(self):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL):
+            with self.subTest(number.name):
+                self.behave("slow")
+                before = real.snapshot(self.site)
+                command = [real.CLI, "build", "--arch", "sm_90", "--site", self.site]
+                process = subprocess.Popen(command, env=self.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+                self.wait_for(lambda: (self.toolkit / "bin/log").exists(), "nvcc was not called")
+                self.assertNotEqual(list(self.tmp.iterdir()), [])
+                process.send_signal(number)
+                process.communicate(timeout=10)  # the keeper of the folder holds no end of our pipes
+                self.assertEqual(process.returncode, -number)
+                self.wait_for(lambda: not list(self.tmp.iterdir()), "the scratch folder stays")
+                self.assertEqual(real.snapshot(self.site), before)
+                self.assertFalse(self.tool("status")["pending"])
+                (self.toolkit / "bin/log").unlink()
+
+    def wait_for(self, condition, message):
+        deadline = time.monotonic() + 15
+        while not condition():
+            if time.monotonic() > deadline:
+                self.fail(message)
+            time.sleep(0.02)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=1)
