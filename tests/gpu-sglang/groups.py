@@ -218,7 +218,7 @@ class Rank:
             torch.cuda.synchronize()
             with torch.cuda.graph(graph, stream=context.stream):
                 outputs = [self.group.all_reduce(x.clone()) for x in inputs]
-        other, replays = torch.cuda.Stream(), 20
+        other, replays = torch.cuda.Stream(), 10
         for replay in range(replays):
             for i, x in enumerate(inputs):
                 x.copy_(self.input(shapes[i], torch.bfloat16, 100 + 10 * replay + i))
@@ -241,10 +241,10 @@ class Rank:
             return x + 1
 
         made = {}
-        for backend in ("eager", "aot_eager"):
+        for backend in ("aot_eager",):
             torch._dynamo.reset()
             run = torch.compile(step, fullgraph=True, backend=backend)
-            for rows in (4, 64, 7, 640):
+            for rows in (4, 7, 640):
                 x = self.input(rows * 10 * KIB, torch.bfloat16, rows)
                 torch._dynamo.maybe_mark_dynamic(x, 0)
                 y = run(x.clone())
@@ -265,7 +265,7 @@ class Rank:
             torch=self.torch.__version__,
             log=lines,
         )
-        for name in ("eager", "graph", "compiled"):
+        for name in ("eager", "graph", "compiled") if self.ours else ("eager",):
             started = time.time()
             try:
                 out[name] = getattr(self, name)()

@@ -56,19 +56,28 @@ one() {
     grep -h -o '"log": \[[^]]*\]' "$log" | cut -c1-600
 }
 
+site_of() { if [ "$1" = 0.5.11 ]; then echo "$pack/site"; else echo "$pack/releases/$1"; fi; }
+
+# shellcheck disable=SC2030,SC2031 # the two pairs of GPUs are meant to differ
+# Groups of four one after the other, then groups of two on two pairs of GPUs beside each other.
 groups() {
-    local site name port=29600
-    for site in "$pack/site" "$pack"/releases/*; do
-        name=$(basename "$site")
-        [ "$name" = site ] && name=0.5.11
-        [ -d "$site/sglang" ] || continue
-        one "$site" "$name" 4 unsafe host ours $((port += 1))
-        one "$site" "$name" 2 unsafe host ours $((port += 1))
-        [ "$name" = 0.5.11 ] || continue
-        one "$site" "$name" 4 unsafe peer ours $((port += 1))
-        one "$site" "$name" 4 "" host stock $((port += 1))
-        one "$site" "$name" 4 1 host stock $((port += 1))
+    local release
+    for release in 0.5.11 0.5.5 0.5.9 0.5.23; do
+        one "$(site_of $release)" $release 4 unsafe host ours 29601
     done
+    one "$(site_of 0.5.11)" 0.5.11-peer 4 unsafe peer ours 29602
+    (
+        export CUDA_VISIBLE_DEVICES=0,1
+        for release in 0.5.11 0.5.5; do one "$(site_of $release)" $release 2 unsafe host ours 29603; done
+        one "$(site_of 0.5.11)" 0.5.11 2 "" host stock 29603
+    ) >"$out/groups-a.txt" 2>&1 &
+    (
+        export CUDA_VISIBLE_DEVICES=2,3
+        for release in 0.5.9 0.5.23; do one "$(site_of $release)" $release 2 unsafe host ours 29604; done
+        one "$(site_of 0.5.11)" 0.5.11 2 1 host stock 29604
+    ) >"$out/groups-b.txt" 2>&1 &
+    wait
+    cat "$out"/groups-[ab].txt
 }
 
 # decode NAME MODES LIMIT ARGUMENT...
@@ -97,6 +106,7 @@ for step in "$@"; do
             decode peer asis,v1,nccl,none 200 --disable-piecewise-cuda-graph
         ;;
     piecewise)
+        [ $((SECONDS - begun)) -lt "${PIECEWISE_UNTIL:-100000}" ] || continue
         SGLANG_FORCE_CUSTOM_AR_PCIE=unsafe SGLANG_PCIE_AR_BACKEND=host NCCL_P2P_DISABLE=1 DECODE_REPEATS=1 \
             decode piecewise asis,nccl 180
         ;;
