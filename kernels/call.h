@@ -90,7 +90,6 @@ typedef struct {
     uint32_t lanes;                /* blocks of this rank */
     uint32_t workers;              /* threads 0..workers-1 move data, thread `workers` keeps house, others idle */
     uint32_t tile;                 /* chunked: vecs per step */
-    uint32_t scout;                /* poll one vec per 32 before reading them all; see par_combine() */
     uint32_t share, longer;        /* vecs of a lane; so many first lanes have one more */
     uint32_t world_inverse;        /* par_inverse(world) */
     uint32_t team, teams;          /* workers per team, one team per peer; see par_my_team() */
@@ -111,7 +110,7 @@ typedef struct {
 /* How a call is cut. A pure function of its arguments, so all ranks agree. */
 typedef struct {
     int algorithm; /* may differ from what was asked: a two-shot of fewer vecs than ranks becomes a one-shot */
-    uint32_t lanes, workers, tile, scout, share, longer; /* as in par_call */
+    uint32_t lanes, workers, tile, share, longer; /* as in par_call */
 } par_plan;
 
 /* n * inverse >> 32 is n / divisor, for divisors from 2 and n * divisor < 2^32: no division on the GPU. */

@@ -131,24 +131,35 @@ static struct par_comm *new_comm(int rank, int world, int device, const par_opti
     return comm;
 }
 
-/* Load every kernel and see how many lanes fit beside each other with `sharing` ranks on this device. */
+/* Load a kernel and see how many of its largest blocks a multiprocessor holds. */
+static int load_kernel(const void *kernel, int *blocks)
+{
+    struct cudaFuncAttributes attributes;
+    CUDA(cudaFuncGetAttributes(&attributes, kernel));
+    CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, kernel, PAR_MAX_WORKERS + PAR_KEEPER_THREADS, 0));
+    return PAR_OK;
+}
+
+/* Load every kernel that this communicator may use and see how many lanes fit beside each other with `sharing` ranks on
+ * this device: a lane that waits for a place would keep its peers waiting. */
 static int load_kernels(struct par_comm *comm, int sharing)
 {
-    int processors = 0, least = PAR_LANES;
+    int processors = 0, least = PAR_LANES, error = PAR_OK;
     CUDA(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, comm->device));
-    for (int i = 0; i < PAR_KERNELS; i++) {
-        struct cudaFuncAttributes attributes;
-        int blocks = 0;
-        CUDA(cudaFuncGetAttributes(&attributes, par_kernel_at(i)));
-        CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, par_kernel_at(i),
-                                                           PAR_MAX_WORKERS + PAR_KEEPER_THREADS, 0));
-        blocks = blocks * processors / sharing;
-        least = blocks < least ? blocks : least;
+    for (int i = 0; !error && i < PAR_ALGORITHMS * PAR_DTYPES; i++) {
+        int algorithm = i / PAR_DTYPES, blocks = 0;
+        if (algorithm != PAR_AUTO && served(&comm->options, algorithm)) {
+            error = load_kernel(par_kernel(algorithm, i % PAR_DTYPES, comm->world), &blocks);
+            blocks = blocks * processors / sharing;
+            least = blocks < least ? blocks : least;
+        }
     }
-    if (least < 1)
-        return par_error(PAR_ERR_UNSUPPORTED, "device %d cannot hold a block of each of %d ranks at once", comm->device,
-                         sharing);
+    if (!error && least < 1)
+        error = par_error(PAR_ERR_UNSUPPORTED, "device %d cannot hold a block of each of %d ranks at once",
+                          comm->device, sharing);
     comm->lanes = (uint32_t)least;
+    if (error)
+        return error;
     CUDA(cudaDeviceGetPCIBusId(comm->bus[comm->rank], PAR_BUS_ID, comm->device));
     CUDA(cudaEventCreateWithFlags(&comm->event, cudaEventDisableTiming));
     return PAR_OK;

@@ -1,36 +1,35 @@
-/* device.cu: one kernel per protocol and dtype. */
-#include "device.h"
-#include "protocol.h"
+/* device.cu: the kernels for any world size, and the choice among all. */
+#include "kernel.h"
 
-#define PAR_KERNEL(protocol, suffix, dtype)                                                                       \
-    extern "C" __global__ void __launch_bounds__(PAR_MAX_WORKERS + PAR_KEEPER_THREADS)                            \
-        par_kernel_##protocol##_##suffix(const __grid_constant__ par_launch launch)                               \
-    {                                                                                                             \
-        par_##protocol(&launch.call[blockIdx.y], dtype);                                                          \
-    }
+PAR_KERNELS_OF(sentinel_one_shot, )
+PAR_KERNELS_OF(sentinel_two_shot, )
+PAR_KERNELS_OF(chunked_one_shot, )
+PAR_KERNELS_OF(chunked_two_shot, )
 
-#define PAR_KERNEL_SET(protocol)                                                                                  \
-    PAR_KERNEL(protocol, fp16, PAR_FP16)                                                                          \
-    PAR_KERNEL(protocol, bf16, PAR_BF16)                                                                          \
-    PAR_KERNEL(protocol, fp32, PAR_FP32)
+PAR_DECLARE(sentinel_one_shot, _w2)
+PAR_DECLARE(sentinel_two_shot, _w2)
+PAR_DECLARE(sentinel_one_shot, _w4)
+PAR_DECLARE(sentinel_two_shot, _w4)
+PAR_DECLARE(sentinel_one_shot, _w8)
+PAR_DECLARE(sentinel_two_shot, _w8)
 
-PAR_KERNEL_SET(sentinel_one_shot)
-PAR_KERNEL_SET(sentinel_two_shot)
-PAR_KERNEL_SET(chunked_one_shot)
-PAR_KERNEL_SET(chunked_two_shot)
-
-#define PAR_ROW(protocol)                                                                                         \
-    (const void *)par_kernel_##protocol##_fp16, (const void *)par_kernel_##protocol##_bf16,                       \
-        (const void *)par_kernel_##protocol##_fp32
-
-const void *par_kernel_at(int i)
+static const void *sentinel_kernel(int two, int dtype, int world)
 {
-    const void *const kernels[PAR_KERNELS] = {PAR_ROW(sentinel_one_shot), PAR_ROW(sentinel_two_shot),
-                                              PAR_ROW(chunked_one_shot), PAR_ROW(chunked_two_shot)};
-    return kernels[i];
+    switch (world) {
+    case 2: return two ? par_kernels_sentinel_two_shot_w2(dtype) : par_kernels_sentinel_one_shot_w2(dtype);
+    case 4: return two ? par_kernels_sentinel_two_shot_w4(dtype) : par_kernels_sentinel_one_shot_w4(dtype);
+    case 8: return two ? par_kernels_sentinel_two_shot_w8(dtype) : par_kernels_sentinel_one_shot_w8(dtype);
+    default: return two ? par_kernels_sentinel_two_shot(dtype) : par_kernels_sentinel_one_shot(dtype);
+    }
 }
 
-const void *par_kernel(int algorithm, int dtype)
+const void *par_kernel(int algorithm, int dtype, int world)
 {
-    return par_kernel_at((2 * par_is_chunked(algorithm) + par_is_two_shot(algorithm)) * PAR_DTYPES + dtype);
+    const int two = par_is_two_shot(algorithm);
+    const void *kernel;
+    if (par_is_chunked(algorithm))
+        kernel = two ? par_kernels_chunked_two_shot(dtype) : par_kernels_chunked_one_shot(dtype);
+    else
+        kernel = sentinel_kernel(two, dtype, world);
+    return kernel;
 }

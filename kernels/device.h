@@ -12,13 +12,10 @@ extern "C" {
 typedef struct { par_call call[PAR_MAX_WORLD]; } par_launch;
 
 /* Threads of the block beyond the workers: a warp of its own for the housekeeper. */
-enum { PAR_KEEPER_THREADS = 32, PAR_KERNELS = 4 * PAR_DTYPES };
+enum { PAR_KEEPER_THREADS = 32 };
 
-/* Kernel of an algorithm and dtype, for cudaLaunchKernel(); its only argument is a par_launch. */
-const void *par_kernel(int algorithm, int dtype);
-
-/* Kernel i of PAR_KERNELS, to load them all. */
-const void *par_kernel_at(int i);
+/* Kernel of an algorithm, dtype and world size, for cudaLaunchKernel(); its only argument is a par_launch. */
+const void *par_kernel(int algorithm, int dtype, int world);
 
 #ifdef __cplusplus
 }

@@ -9,9 +9,6 @@ enum {
 
 static const uint64_t default_sentinel_bytes = 1u << 20;
 
-/* Above this, polling all of a message through the host costs more than one more round trip. */
-static const uint64_t scout_bytes = 96u << 10;
-
 static uint64_t divide_up(uint64_t a, uint64_t b)
 {
     return (a + b - 1) / b;
@@ -134,7 +131,6 @@ int par_plan_init(par_plan *out, const par_geometry *geometry, int algorithm, in
     out->tile = g->lane_vecs;
     if (par_is_chunked(algorithm) && tile_bytes)
         out->tile = (uint32_t)at_least(at_most(divide_up(tile_bytes, BYTES_PER_VEC), g->lane_vecs), 1);
-    out->scout = !par_is_chunked(algorithm) && par_algorithm_transport(algorithm) == PAR_HOST && bytes > scout_bytes;
     out->share = (uint32_t)(vecs / out->lanes);
     out->longer = (uint32_t)(vecs % out->lanes);
     return PAR_OK;
@@ -148,7 +144,6 @@ void par_call_plan(par_call *call, const par_geometry *geometry, const par_plan 
     call->lanes = plan->lanes;
     call->workers = plan->workers;
     call->tile = plan->tile;
-    call->scout = plan->scout;
     call->share = plan->share;
     call->longer = plan->longer;
     call->world_inverse = par_inverse(call->world);

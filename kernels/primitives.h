@@ -23,7 +23,7 @@ typedef struct { uint32_t w[4]; } par_vec; /* 16 bytes: the unit of transfer */
 #ifdef __CUDACC__
 
 #define PAR_DEV static __device__ __forceinline__
-#define PAR_COLD extern "C" __device__ __noinline__ /* off the fast path; one definition, in device.cu */
+#define PAR_COLD extern "C" inline __device__ __noinline__ /* off the fast path */
 #define PAR_UNROLL _Pragma("unroll")
 
 /* Shared memory between ranks: relaxed at system scope. Pointers to par_vec are 16-byte aligned. */

@@ -29,6 +29,10 @@
 #define PAR_PATIENCE 256u /* fruitless polls between two looks at clock and abort words; a power of two */
 #endif
 
+#ifndef PAR_WORLD
+#define PAR_WORLD(c) ((c)->world) /* a constant in the kernels for one world size */
+#endif
+
 #define PAR_BATCH 4u /* vecs that a thread has in flight where it moves several */
 
 PAR_DEV int par_is_worker(const par_call *c) { return par_thread() < c->workers; }
@@ -41,7 +45,7 @@ typedef struct { uint32_t begin, count; } par_range; /* in vecs */
 /* Rank i's part of n vecs: parts differ by one vec at most. */
 PAR_DEV par_range par_part(const par_call *c, uint32_t n, uint32_t i)
 {
-    const uint32_t least = (uint32_t)((uint64_t)n * c->world_inverse >> 32), longer = n - least * c->world;
+    const uint32_t least = (uint32_t)((uint64_t)n * c->world_inverse >> 32), longer = n - least * PAR_WORLD(c);
     par_range r;
     r.begin = i * least + (i < longer ? i : longer);
     r.count = least + (i < longer);
@@ -82,14 +86,14 @@ PAR_DEV uint32_t *par_from(const par_call *c, uint32_t p, uint64_t offset)
 PAR_DEV uint32_t par_next(const par_call *c, uint32_t k)
 {
     uint32_t q = c->rank + k;
-    return q < c->world ? q : q - c->world;
+    return q < PAR_WORLD(c) ? q : q - PAR_WORLD(c);
 }
 
 /* Store a vec where all peers will read it: once in an outbox, or into every peer's inbox. */
 PAR_DEV void par_publish(const par_call *c, uint64_t offset, par_vec v)
 {
     if (c->transport == PAR_PUSH) {
-        for (uint32_t k = 1; k < c->world; k++)
+        for (uint32_t k = 1; k < PAR_WORLD(c); k++)
             par_st4(par_to(c, par_next(c, k), offset), v);
     } else {
         par_st4(par_to(c, c->rank, offset), v);
@@ -187,7 +191,7 @@ PAR_COLD void par_fail(const par_call *c, const par_wait *w, uint32_t error, uin
 PAR_COLD int par_aborted(const par_call *c, const par_wait *w, uint32_t seen, uint64_t waited_ns)
 {
     uint32_t word = 0;
-    for (uint32_t p = 0; p < c->world && word == 0; p++)
+    for (uint32_t p = 0; p < PAR_WORLD(c) && word == 0; p++)
         word = par_ld(c->abort_word + p);
     if (word != 0)
         par_fail(c, w, word & 0xffu, (word >> 8) - 1u, seen, waited_ns);
@@ -263,7 +267,7 @@ PAR_DEV par_entry par_enter(const par_call *c)
     e.dead = par_ld(c->claim + PAR_CLAIM_DEAD);
     if (par_block() == 0) {
         e.abort[0] = par_ld4(c->abort_word);
-        if (c->world > 4)
+        if (PAR_WORLD(c) > 4)
             e.abort[1] = par_ld4(c->abort_word + 4);
     }
     return e;
@@ -305,7 +309,7 @@ PAR_DEV par_vec par_either(int which, par_vec a, par_vec b)
 /* One vec at an offset from every peer into part[]; polls until all are there. 0 if it gave up. */
 PAR_DEV int par_receive_all(const par_call *c, uint64_t offset, par_vec part[PAR_MAX_WORLD], par_wait *w)
 {
-    uint32_t missing = ((1u << c->world) - 1u) & ~(1u << c->rank);
+    uint32_t missing = ((1u << PAR_WORLD(c)) - 1u) & ~(1u << c->rank);
     do {
         uint32_t late = 0;
         PAR_UNROLL
@@ -327,19 +331,6 @@ PAR_DEV int par_receive_all(const par_call *c, uint64_t offset, par_vec part[PAR
     return 1;
 }
 
-/* One vec from one peer. 0 if it gave up. */
-PAR_DEV int par_receive(const par_call *c, uint32_t p, uint64_t offset, par_vec *v, par_wait *w)
-{
-    const uint32_t *from = par_from(c, p, offset);
-    *v = par_ld4(from);
-    while (!par_arrived(*v)) {
-        if (par_give_up(c, w, p, PAR_EMPTY))
-            return 0;
-        *v = par_ld4(from);
-    }
-    return 1;
-}
-
 /* --- moving ------------------------------------------------------------------------------------------------------- */
 
 /*
@@ -356,7 +347,7 @@ PAR_DEV par_team par_my_team(const par_call *c)
     t.team = c->team_inverse ? (uint32_t)((uint64_t)par_thread() * c->team_inverse >> 32) : par_thread();
     t.member = par_thread() - t.team * t.size;
     if (t.team >= t.teams) /* left over: no job */
-        t.team = c->world;
+        t.team = PAR_WORLD(c);
     return t;
 }
 
@@ -366,9 +357,6 @@ typedef struct {
     uint32_t count;
     uint64_t slot; /* offset in a box, in words: the scatter area; the gather area is gather_words behind */
 } par_piece;
-
-/* Index i, or the last of `count`. */
-PAR_DEV uint32_t par_last(uint32_t i, uint32_t count) { return i < count ? i : count - 1; }
 
 /* Vec i of the scatter area for owner's part; an inbox holds only that part, an outbox all of them. */
 PAR_DEV uint64_t par_scatter_at(const par_call *c, const par_piece *m, par_range part, uint32_t i)
@@ -402,7 +390,7 @@ PAR_DEV void par_send_all(const par_call *c, const par_piece *m, int dtype)
 PAR_DEV void par_scatter(const par_call *c, const par_piece *m, int dtype)
 {
     const par_team t = par_my_team(c);
-    for (uint32_t peer = t.team + 1; peer < c->world; peer += t.teams) {
+    for (uint32_t peer = t.team + 1; peer < PAR_WORLD(c); peer += t.teams) {
         const uint32_t q = par_next(c, peer);
         const par_range part = par_part(c, m->count, q);
         for (uint32_t i = t.member; i < part.count; i += PAR_BATCH * t.size) {
@@ -423,9 +411,6 @@ PAR_DEV void par_scatter(const par_call *c, const par_piece *m, int dtype)
  * Sum everybody's vecs of a part, mine from the input, and store the result; in a two-shot publish it too. What is
  * stored is what is published. Polls; where a flag has said that the data is there, the first poll succeeds, because
  * no data is PAR_EMPTY. 0 if it gave up.
- *
- * Scouting: over the host a fruitless poll takes as much of the link as a fruitful one, so for large messages 32
- * neighbours first poll one vec in common, the last of theirs. It tells when to look, not what is there.
  */
 PAR_DEV int par_combine(const par_call *c, const par_piece *m, par_range part, int publish, int dtype, par_wait *w)
 {
@@ -433,14 +418,12 @@ PAR_DEV int par_combine(const par_call *c, const par_piece *m, par_range part, i
         const uint64_t at = m->first + part.begin + i;
         const par_vec own = par_clean(par_input(c, at, dtype), dtype);
         par_vec v[PAR_MAX_WORLD], sum;
-        if (c->scout && !par_receive_all(c, par_scatter_at(c, m, part, par_last(i | 31u, part.count)), v, w))
-            return 0;
         if (!par_receive_all(c, par_scatter_at(c, m, part, i), v, w))
             return 0;
         PAR_UNROLL
         for (uint32_t p = 0; p < PAR_MAX_WORLD; p++)
             v[p] = par_either(p == c->rank, own, v[p]); /* v[rank] = own would put v into memory */
-        sum = par_sum(v, c->world, dtype);
+        sum = par_sum(v, PAR_WORLD(c), dtype);
         if (publish)
             par_publish(c, par_gather_at(c, m, i), sum);
         par_output(c, at, sum, dtype);
@@ -452,14 +435,11 @@ PAR_DEV int par_combine(const par_call *c, const par_piece *m, par_range part, i
 PAR_DEV int par_gather(const par_call *c, const par_piece *m, int dtype, par_wait *w)
 {
     const par_team t = par_my_team(c);
-    for (uint32_t peer = t.team + 1; peer < c->world; peer += t.teams) {
+    for (uint32_t peer = t.team + 1; peer < PAR_WORLD(c); peer += t.teams) {
         const uint32_t p = par_next(c, peer);
         const par_range part = par_part(c, m->count, p);
         for (uint32_t i = t.member; i < part.count; i += PAR_BATCH * t.size) {
             par_vec v[PAR_BATCH];
-            const uint32_t end = par_last(i - t.member + PAR_BATCH * t.size - 1, part.count);
-            if (c->scout && !par_receive(c, p, par_gather_at(c, m, end), v, w))
-                return 0;
             PAR_UNROLL
             for (uint32_t k = 0; k < PAR_BATCH; k++)
                 if (i + k * t.size < part.count)
@@ -516,7 +496,7 @@ PAR_DEV void par_reset_one_shot(const par_call *c, uint64_t slot, uint32_t count
         par_empty(par_to(c, c->rank, slot), count, par_thread(), c->workers);
     } else {
         const par_team t = par_my_team(c);
-        for (uint32_t peer = t.team + 1; peer < c->world; peer += t.teams)
+        for (uint32_t peer = t.team + 1; peer < PAR_WORLD(c); peer += t.teams)
             par_empty(par_from(c, par_next(c, peer), slot), count, t.member, t.size);
     }
 }
@@ -533,7 +513,7 @@ PAR_DEV void par_reset_two_shot(const par_call *c, uint64_t slot, uint32_t count
         par_empty(par_to(c, c->rank, slot + c->gather_words), mine.count, me, c->workers);
     } else {
         const par_team t = par_my_team(c);
-        for (uint32_t peer = t.team + 1; peer < c->world; peer += t.teams) {
+        for (uint32_t peer = t.team + 1; peer < PAR_WORLD(c); peer += t.teams) {
             const uint32_t p = par_next(c, peer);
             par_empty(par_from(c, p, slot), mine.count, t.member, t.size);
             par_empty(par_from(c, p, slot + c->gather_words), par_part(c, count, p).count, t.member, t.size);
@@ -611,7 +591,7 @@ PAR_DEV void par_post(const par_call *c, uint32_t steps)
     if (c->transport == PAR_HOST) {
         par_st(par_flag(c, c->rank, c->rank), steps);
     } else {
-        for (uint32_t k = 1; k < c->world; k++)
+        for (uint32_t k = 1; k < PAR_WORLD(c); k++)
             par_st(par_flag(c, c->rank, par_next(c, k)), steps);
     }
 }
@@ -620,7 +600,7 @@ PAR_DEV void par_post(const par_call *c, uint32_t steps)
  * 0 if it gave up. */
 PAR_DEV int par_await(const par_call *c, uint32_t steps, par_wait *w)
 {
-    for (uint32_t p = par_thread(); p < c->world; p += c->workers) {
+    for (uint32_t p = par_thread(); p < PAR_WORLD(c); p += c->workers) {
         const uint32_t *flag = par_flag(c, p, c->rank);
         uint32_t seen;
         w->epoch = w->expected = steps;

@@ -86,14 +86,14 @@ static void fill_call(const struct par_comm *comm, par_call *call, const par_pla
     call->jitter_ns = comm->debug[PAR_DEBUG_JITTER_NS];
 }
 
-static int launch_on(const par_launch *launch, unsigned ranks, const par_plan *plan, par_dtype dtype,
+static int launch_on(const par_launch *launch, unsigned ranks, const par_plan *plan, par_dtype dtype, int world,
                      cudaStream_t stream)
 {
     const dim3 grid = {plan->lanes, ranks, 1}, block = {plan->workers + PAR_KEEPER_THREADS, 1, 1};
     void *arguments[1];
     cudaError_t error;
     memcpy(&arguments[0], &launch, sizeof launch); /* the runtime takes a pointer to non-const */
-    error = cudaLaunchKernel(par_kernel(plan->algorithm, (int)dtype), grid, block, arguments, 0, stream);
+    error = cudaLaunchKernel(par_kernel(plan->algorithm, (int)dtype, world), grid, block, arguments, 0, stream);
     return error == cudaSuccess ? PAR_OK : par_cuda_error(error, "cudaLaunchKernel");
 }
 
@@ -135,7 +135,7 @@ static int launch_ranks(struct par_comm *first, const par_launch *launch, unsign
     if (!error)
         error = order_before(first, stream, &capturing);
     if (!error)
-        error = launch_on(launch, ranks, plan, dtype, stream);
+        error = launch_on(launch, ranks, plan, dtype, first->world, stream);
     if (!error)
         error = order_after(first, stream, capturing);
     if (before != first->device)

@@ -1,0 +1,105 @@
+/* arguments.c: libpar.so itself, on a machine that may have no GPU: arguments are judged before CUDA is asked. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "pcie_allreduce.h"
+
+static int never(void *context, const void *mine, void *all, size_t bytes)
+{
+    (void)context, (void)mine, (void)all, (void)bytes;
+    return 1;
+}
+
+static void refused(int error, const char *why)
+{
+    assert_int_equal(error, PAR_ERR_ARGUMENT);
+    assert_non_null(strstr(par_last_error(), why));
+}
+
+static void creation_refuses_by_name(void **state)
+{
+    par_options o = PAR_OPTIONS_INIT;
+    par_comm *comm = (par_comm *)&o;
+    (void)state;
+    refused(par_create(NULL, 0, 2, 0, never, NULL, NULL), "out");
+    refused(par_create(&comm, 0, 1, 0, never, NULL, NULL), "world size 1");
+    assert_null(comm);
+    refused(par_create(&comm, 0, 9, 0, never, NULL, NULL), "world size 9");
+    refused(par_create(&comm, 2, 2, 0, never, NULL, NULL), "rank 2");
+    refused(par_create(&comm, -1, 2, 0, never, NULL, NULL), "rank -1");
+    refused(par_create(&comm, 0, 2, 0, NULL, NULL, NULL), "callback");
+    o.with = 0;
+    refused(par_create(&comm, 0, 2, 0, never, NULL, &o), "options.with");
+    o.with = 8;
+    refused(par_create(&comm, 0, 2, 0, never, NULL, &o), "options.with");
+    o.with = PAR_WITH_HOST;
+    o.mode = 7;
+    refused(par_create(&comm, 0, 2, 0, never, NULL, &o), "options.mode");
+    o.mode = 0;
+    o.timeout_s = -1;
+    refused(par_create(&comm, 0, 2, 0, never, NULL, &o), "timeout_s");
+    o.timeout_s = 0;
+    o.size = 3;
+    refused(par_create(&comm, 0, 2, 0, never, NULL, &o), "options.size");
+}
+
+static void memory_is_known_in_advance(void **state)
+{
+    uint64_t device = 0, host = 0, more = 0;
+    par_options o = PAR_OPTIONS_INIT;
+    (void)state;
+    refused(par_memory_bound(1, NULL, &device, &host), "world size");
+    assert_int_equal(par_memory_bound(4, &o, &device, &host), PAR_OK);
+    assert_true(device > 1u << 20 && device < 64u << 20);
+    assert_true(host > 1u << 20 && host < 32u << 20);
+    o.sentinel_bytes = 2u << 20;
+    assert_int_equal(par_memory_bound(4, &o, NULL, &more), PAR_OK);
+    assert_true(more > host);
+    o.with = PAR_WITH_HOST;
+    assert_int_equal(par_memory_bound(4, &o, &device, NULL), PAR_OK);
+    assert_true(device <= 2u << 20);
+    o.with = PAR_WITH_PEER;
+    assert_int_equal(par_memory_bound(4, &o, NULL, &host), PAR_OK);
+    assert_true(host <= 4096);
+}
+
+static void null_is_no_communicator(void **state)
+{
+    par_report report;
+    char buffer[16];
+    (void)state;
+    par_close(NULL);
+    par_abort(NULL, "nothing");
+    assert_int_equal(par_rank(NULL), -1);
+    assert_int_equal(par_status(NULL), PAR_ERR_ABORTED);
+    assert_int_equal(par_max_bytes(NULL, PAR_HOST_ONE_SHOT), 0);
+    assert_int_equal(par_choose(NULL, 8), PAR_AUTO);
+    refused(par_all_reduce(NULL, buffer, buffer, 4, PAR_BF16, PAR_AUTO, NULL), "comm");
+    refused(par_all_reduce_local(NULL, NULL, NULL, 4, PAR_BF16, PAR_AUTO, NULL), "null");
+    refused(par_last_report(NULL, &report), "null");
+    refused(par_set_profile(NULL, NULL, 0), "null");
+    refused(par_debug(NULL, PAR_DEBUG_LANES, 1), "null");
+}
+
+static void the_interface_is_the_one_of_the_header(void **state)
+{
+    (void)state;
+    assert_int_equal(par_abi(), PAR_ABI);
+    assert_true(strlen(par_version()) > 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(creation_refuses_by_name),
+        cmocka_unit_test(memory_is_known_in_advance),
+        cmocka_unit_test(null_is_no_communicator),
+        cmocka_unit_test(the_interface_is_the_one_of_the_header),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
