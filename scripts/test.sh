@@ -8,6 +8,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 scripts/install-deps.sh --test
+PATH=$PATH:/usr/local/cuda/bin:${XDG_CACHE_HOME:-$HOME/.cache}/sgl-pcie/cuda/bin # where an nvcc may be
 
 build() { # build FOLDER OPTION...
     local folder=$1
