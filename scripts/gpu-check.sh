@@ -24,25 +24,42 @@ shift $((OPTIND - 1))
 mkdir -p "$dir"
 program=$dir/sgl-pcie-gpu
 
+# The sources of libpar.so or of sgl-pcie-gpu that end in .c or .cu, from the one list that there is.
+sources() {
+    python3 - "$1" "$2" <<'END'
+import json, sys
+recipe = json.load(open("kernels/sources.json"))
+program = next(o for o in recipe["others"] if o["name"] == "sgl-pcie-gpu")
+print(*(recipe if sys.argv[1] == "library" else program)["sources" if sys.argv[2] == "c" else "kernels"])
+END
+}
+
+# Compile what is in the list into DIR/o/LIBRARY-OR-PROGRAM, all at once.
+compile() {
+    local source objects=$dir/o/$1
+    mkdir -p "$objects"
+    for source in $(sources "$1" c); do
+        cc -std=c11 -D_GNU_SOURCE -O2 -fPIC -fvisibility=hidden -isystem "$cuda/include" -c "kernels/$source" \
+            -o "$objects/$(basename "$source").o" &
+    done
+    for source in $(sources "$1" cu); do
+        nvcc -c -std=c++17 -O3 -Xcompiler=-fPIC,-fvisibility=hidden,-fno-exceptions,-fno-threadsafe-statics $arch \
+            "kernels/$source" -o "$objects/$(basename "$source").o" &
+    done
+}
+
 build() {
-    local cuda arch flags source objects=()
+    local cuda arch
     cuda=$(dirname "$(dirname "$(readlink -f "$(command -v nvcc)")")")
     arch=${ARCH:-$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | sort -u | tr -d .)}
     arch=$(printf '%s\n' $arch | sed 's/.*/-gencode=arch=compute_&,code=sm_&/')
-    flags="-std=c11 -D_GNU_SOURCE -O2 -fPIC -fvisibility=hidden -isystem $cuda/include"
-    mkdir -p "$dir/o/gpu"
-    for source in $(python3 -c 'import json; print(*json.load(open("kernels/sources.json"))["sources"])') \
-        $(cd kernels && ls gpu/*.c); do
-        cc $flags -c kernels/$source -o "$dir/o/${source%.c}.o" &
-    done
-    for source in device gpu/check; do
-        nvcc -c -std=c++17 -O3 -Xcompiler=-fPIC,-fvisibility=hidden,-fno-exceptions,-fno-threadsafe-statics $arch \
-            kernels/$source.cu -o "$dir/o/$source.o" &
-    done
+    rm -rf "$dir/o"
+    compile library
+    compile program
     wait
-    cc -shared -o "$dir/libpar.so" "$dir"/o/*.o -Wl,--version-script=kernels/libpar.map -Wl,-soname,libpar.so \
+    cc -shared -o "$dir/libpar.so" "$dir"/o/library/*.o -Wl,--version-script=kernels/libpar.map -Wl,-soname,libpar.so \
         -Wl,-z,defs "$cuda/lib64/libcudart_static.a" -ldl -lrt -lpthread &&
-    cc -o "$program" "$dir"/o/gpu/*.o "$dir/libpar.so" '-Wl,-rpath,$ORIGIN' "$cuda/lib64/libcudart_static.a" \
+    cc -o "$program" "$dir"/o/program/*.o "$dir/libpar.so" '-Wl,-rpath,$ORIGIN' "$cuda/lib64/libcudart_static.a" \
         -ldl -lrt -lpthread -lm
 }
 
@@ -87,7 +104,7 @@ step() {
 }
 
 # A step has its own process group and time limit, hence a shell of its own, which sees what is exported.
-export -f step build machine nccl sanitizer
+export -f step sources compile build machine nccl sanitizer
 export dir program
 
 for s in "$@"; do
