@@ -227,7 +227,7 @@ int choice_next(const emu_turn *turn)
         const emu_deviation *d = C.used < C.given->n ? given(turn, EMU_SWITCH) : 0;
         if (d && d->value < FIBRES && (turn->ready >> d->value & 1u))
             next = (int)d->value;
-        if (open)
+        if (open && turn->others_see)
             note_others(turn, next);
     }
     return next;

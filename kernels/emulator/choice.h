@@ -49,6 +49,7 @@ const char *choice_text(void);
 typedef struct {
     uint32_t op;
     int fibre;
+    int others_see;   /* explore: it matters who comes first */
     uint64_t ready;   /* who could go on */
     uint64_t active;  /* who could and has something to do; not empty unless ready is */
 } emu_turn;

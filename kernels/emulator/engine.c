@@ -13,6 +13,7 @@ enum {
     ARENA_WORDS = 1 << 22,
     SUM = EMU_FIBRES,             /* memory thread that knows what a rank's last kernel knew */
     HOST = EMU_FIBRES + EMU_RANKS, /* memory thread of a rank's host */
+    OTHERS_SEE = 1,               /* an operation on memory or barriers that other threads use */
     SIGNALS = 4,                  /* of a block, by id */
     ROUNDS_PER_JUMP = 48,         /* times that everybody polls in vain before the clock jumps */
     JUMPS = 64                    /* in vain before a wait counts as unbounded */
@@ -262,9 +263,9 @@ static void quiet(void)
     }
 }
 
-static int next(int fibre_number)
+static int next(int fibre_number, int others_see)
 {
-    emu_turn turn = {E.unit[fibre_number].op, fibre_number, E.ready, E.ready & ~E.polling};
+    emu_turn turn = {E.unit[fibre_number].op, fibre_number, others_see, E.ready, E.ready & ~E.polling};
     if (!turn.active) {
         quiet();
         turn.ready = turn.active = E.ready;
@@ -281,7 +282,7 @@ static void go(int to)
 }
 
 /* Before every operation of a fibre: others may come first. */
-static unit *step(void)
+static unit *step(int others_see)
 {
     unit *u = &E.unit[E.now];
     int to;
@@ -293,7 +294,7 @@ static unit *step(void)
         if (E.lost[u->rank])
             leave();
     }
-    to = next(E.now);
+    to = next(E.now, others_see);
     if (to != E.now)
         go(to);
     return u;
@@ -305,7 +306,7 @@ static void wait_here(void)
     E.ready &= ~(1ull << E.now);
     E.unit[E.now].op++; /* this is another decision than the one before the operation */
     if (E.ready)
-        go(next(E.now));
+        go(next(E.now, 1));
     else
         leave();
 }
@@ -349,7 +350,7 @@ static fibre *entry(void *argument)
     if (--E.left[u->rank] == 0)
         E.ended[u->rank] = 1;
     else if (E.ready)
-        after = next(me);
+        after = next(me, 1);
     u->busy = 0;
     E.now = after;
     if (after >= 0)
@@ -416,7 +417,7 @@ void emu_run(const emu_events *events)
         if (E.ready && !E.violation[0]) {
             int to;
             E.unit[from].op++;
-            to = next(from);
+            to = next(from, 1);
             from = E.now = to;
             if (!E.violation[0]) {
                 E.unit[to].busy = 1;
@@ -507,7 +508,7 @@ static uint32_t ages_of(int n, const uint32_t *count, emu_place *const *place, i
     for (int i = 0; i < n; i++)
         most = count[i] > most ? count[i] : most;
     if (most > 1) {
-        emu_turn turn = {E.unit[E.now].op, E.now, 0, 0};
+        emu_turn turn = {E.unit[E.now].op, E.now, 1, 0, 0};
         return choice_ages(&turn, n, count, place, write, E.calm && !write);
     }
     return 0;
@@ -574,7 +575,7 @@ static void aligned(const void *p)
 uint32_t par_ld(const uint32_t *p)
 {
     uint32_t v;
-    step();
+    step(OTHERS_SEE);
     load(p, 1, EMU_OP_LOAD, &v);
     return v;
 }
@@ -582,7 +583,7 @@ uint32_t par_ld(const uint32_t *p)
 uint32_t par_ld_acquire(const uint32_t *p)
 {
     uint32_t v;
-    step();
+    step(OTHERS_SEE);
     load(p, 1, EMU_OP_ACQUIRE, &v);
     return v;
 }
@@ -590,7 +591,7 @@ uint32_t par_ld_acquire(const uint32_t *p)
 par_vec par_ld4(const uint32_t *p)
 {
     par_vec v;
-    step();
+    step(OTHERS_SEE);
     aligned(p);
     load(p, 4, EMU_OP_LOAD, v.w);
     return v;
@@ -598,20 +599,20 @@ par_vec par_ld4(const uint32_t *p)
 
 void par_st(uint32_t *p, uint32_t v)
 {
-    step();
+    step(OTHERS_SEE);
     store(E.now, p, 1, EMU_OP_STORE, &v);
 }
 
 void par_st4(uint32_t *p, par_vec v)
 {
-    step();
+    step(OTHERS_SEE);
     aligned(p);
     store(E.now, p, 4, EMU_OP_STORE, v.w);
 }
 
 void par_fence(void)
 {
-    step();
+    step(OTHERS_SEE);
     mem_fence(E.now);
     trace(EMU_OP_FENCE);
 }
@@ -634,7 +635,7 @@ static void open_gate(const unit *u, gate *g)
 
 int par_barrier_or(int any)
 {
-    unit *u = step();
+    unit *u = step(OTHERS_SEE);
     gate *g = &E.gate[u->first];
     if (g->gone)
         emu_fail("rank %d: a barrier that a thread of the block has left without", u->rank);
@@ -680,12 +681,12 @@ static int arrive(unit *u, uint32_t id, int waits)
 
 void par_signal(uint32_t id)
 {
-    arrive(step(), id, 0);
+    arrive(step(OTHERS_SEE), id, 0);
 }
 
 void par_wait_signals(uint32_t id)
 {
-    if (!arrive(step(), id, 1))
+    if (!arrive(step(OTHERS_SEE), id, 1))
         wait_here();
 }
 
@@ -694,14 +695,14 @@ void par_wait_signals(uint32_t id)
 uint32_t par_own_ld(const uint32_t *p)
 {
     uint32_t v;
-    step();
+    step(0);
     load(p, 1, EMU_OP_OWN_LOAD, &v);
     return v;
 }
 
 void par_own_st(uint32_t *p, uint32_t v)
 {
-    step();
+    step(0);
     store(E.now, p, 1, EMU_OP_OWN_STORE, &v);
 }
 
@@ -709,7 +710,7 @@ uint32_t par_own_exchange(uint32_t *p, uint32_t v)
 {
     emu_place *place;
     uint32_t old;
-    step();
+    step(OTHERS_SEE);
     place = place_of(p, E.unit[E.now].rank, 1);
     old = mem_exchange(E.now, place, v);
     useful();
@@ -746,7 +747,7 @@ static int ordered(const unit *u, const cell *c)
  */
 static void touch(const void *p, size_t bytes, int write)
 {
-    const unit *u = step();
+    const unit *u = step(0);
     const int r = u->rank, same = E.in[r] == E.out[r];
     const size_t at = (size_t)((const char *)p - (write ? E.out[r] : E.in[r]));
     if (at > E.bytes[r] || at + bytes > E.bytes[r])
@@ -816,7 +817,7 @@ uint32_t par_blocks(void) { return E.unit[E.now].blocks; }
 
 uint64_t par_clock_ns(void)
 {
-    step();
+    step(0);
     E.polling |= 1ull << E.now; /* a loop on the clock alone must let others go on */
     return ++E.clock;
 }
@@ -824,7 +825,7 @@ uint64_t par_clock_ns(void)
 void par_trap(void)
 {
     int rank = E.unit[E.now].rank;
-    step();
+    step(OTHERS_SEE);
     trace(EMU_OP_TRAP);
     emu_kill(rank);
     leave();

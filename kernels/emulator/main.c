@@ -9,22 +9,22 @@
 #include "engine.h"
 #include "search.h"
 
-enum { WORLDS = 5, COMBINATIONS = (PAR_ALGORITHMS - 1) * WORLDS };
+enum { WORLDS = 5, COMBINATIONS = (PAR_ALGORITHMS - 1) * WORLDS, SEEDS_PER_REPLAY = 300 };
 
 static const int worlds[WORLDS] = {2, 3, 4, 5, 8};
 static const uint32_t share[WORLDS] = {30, 25, 20, 15, 10}; /* per cent of the schedules: large worlds cost more */
 
 static const char usage[] =
     "usage: par-emulator check   [--schedules N] [--jobs N] [--faults] [--algorithm A] [--world N] [--first SEED]\n"
-    "       par-emulator explore --algorithm A --world N [--bound N] [--most N]\n"
+    "       par-emulator explore [--algorithm A] [--world N] [--bound N] [--most N] [--jobs N]\n"
     "       par-emulator show    --algorithm A --world N --first SEED [--faults]\n"
     "       par-emulator replay  FILE...\n"
     "\n"
     "check    random schedules of all algorithms and worlds 2, 3, 4, 5, 8; the first violation is made small, saved\n"
     "         as par-emulator-finding.txt and printed step by step\n"
-    "explore  every schedule of a small configuration with at most --bound deviations from the harmless one\n"
+    "explore  every schedule of a small configuration with at most --bound (2) deviations from the harmless one\n"
     "show     one schedule, step by step\n"
-    "replay   saved schedules; a violation is printed step by step\n"
+    "replay   saved schedules, and 300 random ones of the same scenario each; a violation is printed step by step\n"
     "exit code: 0 nothing wrong, 1 a violation, 2 usage, 5 could not\n";
 
 typedef struct {
@@ -35,8 +35,12 @@ typedef struct {
 typedef struct {
     uint64_t runs;
     double seconds;
-    int bad;
-} result; /* of one worker and combination; in memory that workers share */
+} result; /* of one combination */
+
+typedef struct {
+    result results[COMBINATIONS];
+    run_counts counts[PAR_ALGORITHMS];
+} job_report; /* in memory that workers share */
 
 /* --- check -------------------------------------------------------------------------------------------------------- */
 
@@ -56,7 +60,7 @@ static uint64_t schedules_of(const options *o, int combination)
     return o->world ? per_algorithm : (per_algorithm * share[combination % WORLDS] + 99) / 100;
 }
 
-static void report(finding *f)
+static void tell(finding *f)
 {
     printf("violation: %s\nmaking it smaller\n", f->violation);
     fflush(stdout);
@@ -65,8 +69,32 @@ static void report(finding *f)
     finding_print(f);
 }
 
+/* The protocols as compiled for one world size only; null: there is none. */
+static const emu_subject *special_of(int combination)
+{
+    const emu_subject *special = 0;
+    switch (par_is_chunked(algorithm_of(combination)) ? 0 : world_of(combination)) {
+    case 2: special = &emu_protocols_w2; break;
+    case 4: special = &emu_protocols_w4; break;
+    case 8: special = &emu_protocols_w8; break;
+    default: break;
+    }
+    return special;
+}
+
+/* Half of the schedules with the kernel for that world size, if there is one. */
+static uint64_t search(finding *f, const options *o, int c, uint64_t first, uint64_t n)
+{
+    const emu_subject *special = special_of(c);
+    const uint64_t half = special ? n / 2 : n;
+    uint64_t made = search_random(f, &emu_protocols, algorithm_of(c), world_of(c), o->faults, first, half, 0);
+    if (special && !f->violation[0])
+        made += search_random(f, special, algorithm_of(c), world_of(c), o->faults, first + half, n - half, 0);
+    return made;
+}
+
 /* One worker: its part of every combination. */
-static int work(const options *o, int job, result *results, const volatile int *stop)
+static int work(const options *o, int job, job_report *report, const volatile int *stop)
 {
     finding f;
     int bad = 0;
@@ -76,18 +104,19 @@ static int work(const options *o, int job, result *results, const volatile int *
         uint64_t mine = o->first + n * (uint64_t)(job + 1) / (uint64_t)o->jobs - first;
         double start = search_clock();
         if (is_wanted(o, c)) {
-            results[c].runs = search_random(&f, &emu_protocols, algorithm_of(c), world_of(c), o->faults, first, mine, 0);
-            results[c].seconds = search_clock() - start;
-            results[c].bad = bad = f.violation[0] != 0;
+            report->results[c].runs = search(&f, o, c, first, mine);
+            report->results[c].seconds = search_clock() - start;
+            bad = f.violation[0] != 0;
         }
     }
+    memcpy(report->counts, run_counted, sizeof run_counted);
     if (bad)
-        report(&f);
+        tell(&f);
     finding_free(&f);
     return bad;
 }
 
-static uint64_t print_results(const options *o, const result *results)
+static uint64_t print_results(const options *o, const job_report *reports)
 {
     uint64_t all = 0;
     printf("%-24s", "schedules");
@@ -101,8 +130,8 @@ static uint64_t print_results(const options *o, const result *results)
         for (int w = 0; w < WORLDS; w++) {
             uint64_t runs = 0;
             for (int j = 0; j < o->jobs; j++) {
-                runs += results[j * COMBINATIONS + a * WORLDS + w].runs;
-                seconds += results[j * COMBINATIONS + a * WORLDS + w].seconds;
+                runs += reports[j].results[a * WORLDS + w].runs;
+                seconds += reports[j].results[a * WORLDS + w].seconds;
             }
             printf(" %8llu", (unsigned long long)runs);
             row += runs;
@@ -113,20 +142,44 @@ static uint64_t print_results(const options *o, const result *results)
     return all;
 }
 
+/* What the faults led to. */
+static void print_counts(const options *o, const job_report *reports)
+{
+    printf("%-24s %10s %10s %10s %10s %10s %10s %10s\n", "ranks that", "made calls", "lost", "left: entry", "scatter",
+           "gather", "trapped", "named late");
+    for (int a = 1; a < PAR_ALGORITHMS; a++) {
+        run_counts sum;
+        memset(&sum, 0, sizeof sum);
+        for (int j = 0; j < o->jobs; j++) {
+            const run_counts *c = &reports[j].counts[a];
+            sum.kernels += c->kernels;
+            sum.lost += c->lost;
+            sum.traps += c->traps;
+            sum.late += c->late;
+            for (int i = 0; i < 3; i++)
+                sum.failed[i] += c->failed[i];
+        }
+        printf("%-24s %10llu %10llu %11llu %10llu %10llu %10llu %10llu\n", par_algorithm_name(a),
+               (unsigned long long)sum.kernels, (unsigned long long)sum.lost, (unsigned long long)sum.failed[0],
+               (unsigned long long)sum.failed[1], (unsigned long long)sum.failed[2], (unsigned long long)sum.traps,
+               (unsigned long long)sum.late);
+    }
+}
+
 static int check(const options *o)
 {
-    const size_t bytes = sizeof(int) + sizeof(result) * COMBINATIONS * (size_t)o->jobs;
+    const size_t bytes = sizeof(int) + sizeof(job_report) * (size_t)o->jobs;
     const double start = search_clock();
-    result *results = mmap(0, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    job_report *reports = mmap(0, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     int *stop, status, bad = 0;
     uint64_t all;
-    if (results == MAP_FAILED)
+    if (reports == MAP_FAILED)
         return 5;
-    stop = (int *)(void *)(results + COMBINATIONS * o->jobs);
+    stop = (int *)(void *)(reports + o->jobs);
     for (int j = 0; j < o->jobs; j++) {
         pid_t child = fork();
         if (child == 0) {
-            bad = work(o, j, results + COMBINATIONS * j, stop);
+            bad = work(o, j, reports + j, stop);
             *stop |= bad;
             fflush(stdout);
             _exit(bad);
@@ -135,49 +188,61 @@ static int check(const options *o)
     }
     while (wait(&status) > 0)
         bad |= status != 0;
-    all = print_results(o, results);
+    all = print_results(o, reports);
+    if (o->faults)
+        print_counts(o, reports);
     printf("%llu schedules in %.1f s with %d worker%s%s: %s\n", (unsigned long long)all, search_clock() - start, o->jobs,
            o->jobs == 1 ? "" : "s", o->faults ? ", a rank late, lost or aborting in each" : "",
            bad ? "a violation" : "no violation");
-    munmap(results, bytes);
+    munmap(reports, bytes);
     return bad;
 }
 
 /* --- the others --------------------------------------------------------------------------------------------------- */
 
-/* A small scenario: one lane, one worker, the least that makes every rank wait for every other, over `calls` calls. */
-static run_scenario small(int algorithm, int world, uint32_t calls)
+/* Every schedule of a small configuration, up to the bound. */
+static int explore_one(const options *o, int algorithm, int world)
 {
     run_scenario s;
-    const uint32_t vecs = par_is_two_shot(algorithm) ? (uint32_t)world : 1;
-    memset(&s, 0, sizeof s);
-    s.seed = 1;
-    s.subject = &emu_protocols;
-    s.algorithm = algorithm;
-    s.world = world;
-    s.dtype = PAR_FP32;
-    s.room_lanes = 1;
-    s.room_vecs = vecs;
-    s.n_calls = calls;
-    for (uint32_t i = 0; i < calls; i++)
-        s.call[i] = (run_call){algorithm, 16 * vecs, 1, 1, 16 * vecs, 0, 0, 0};
-    return s;
+    const double start = search_clock();
+    finding f;
+    int complete, bad;
+    uint64_t runs;
+    run_small(&s, &emu_protocols, algorithm, world);
+    runs = search_all(&f, &s, o->bound, o->most, &complete);
+    bad = f.violation[0] != 0;
+    if (bad)
+        finding_print(&f);
+    printf("%-22s world %d: %8llu schedules with up to %d deviations in %5.1f s, %s: %s\n", par_algorithm_name(algorithm),
+           world, (unsigned long long)runs, o->bound, search_clock() - start, complete ? "all" : "NOT all",
+           bad ? "a violation" : "no violation");
+    finding_free(&f);
+    return bad;
+}
+
+static int explore_some(const options *o, int job)
+{
+    int bad = 0;
+    for (int a = 1; a < PAR_ALGORITHMS; a++)
+        if ((!o->algorithm || o->algorithm == a) && a % o->jobs == job)
+            bad |= explore_one(o, a, o->world ? o->world : 2);
+    return bad;
 }
 
 static int explore(const options *o)
 {
-    const run_scenario s = small(o->algorithm, o->world, par_is_chunked(o->algorithm) ? 3 : 6);
-    const double start = search_clock();
-    finding f;
-    int complete, bad;
-    uint64_t runs = search_all(&f, &s, o->bound, o->most, &complete);
-    bad = f.violation[0] != 0;
-    if (bad)
-        finding_print(&f);
-    printf("%s, world %d: %llu schedules with up to %d deviations in %.1f s, %s: %s\n", par_algorithm_name(o->algorithm),
-           o->world, (unsigned long long)runs, o->bound, search_clock() - start, complete ? "all" : "NOT all",
-           bad ? "a violation" : "no violation");
-    finding_free(&f);
+    int status, bad = 0;
+    for (int j = 0; j < o->jobs; j++) {
+        pid_t child = fork();
+        if (child == 0) {
+            bad = explore_some(o, j);
+            fflush(stdout);
+            _exit(bad);
+        }
+        bad |= child < 0;
+    }
+    while (wait(&status) > 0)
+        bad |= status != 0;
     return bad;
 }
 
@@ -193,6 +258,20 @@ static int show(const options *o)
     return bad;
 }
 
+/* The saved schedule, then others of the same scenario: a change of the protocols moves what a schedule means. */
+static int replay_one(finding *f)
+{
+    const char *violation = run(&f->scenario, EMU_REPLAY, &f->list, 0, 0);
+    for (uint64_t i = 0; i < SEEDS_PER_REPLAY && !violation; i++) {
+        f->random = 1;
+        f->scenario.seed += i;
+        violation = run(&f->scenario, EMU_RANDOM, 0, 0, 0);
+    }
+    if (violation)
+        finding_print(f);
+    return violation != 0;
+}
+
 static int replay(int n, char **files)
 {
     int bad = 0;
@@ -201,8 +280,7 @@ static int replay(int n, char **files)
         if (finding_load(&f, &emu_protocols, files[i])) {
             fprintf(stderr, "par-emulator: cannot read '%s'\n", files[i]);
             bad = 5;
-        } else if (run(&f.scenario, EMU_REPLAY, &f.list, 0, 0)) {
-            finding_print(&f);
+        } else if (replay_one(&f)) {
             bad = bad ? bad : 1;
         } else {
             printf("%s: nothing is wrong\n", files[i]);
@@ -253,7 +331,7 @@ int main(int argc, char **argv)
 {
     options o = {100000, 1, UINT64_MAX, 2, 0, 0, 0, 2};
     const char *command = argc > 1 ? argv[1] : "";
-    const int needs_one = !strcmp(command, "explore") || !strcmp(command, "show");
+    const int needs_one = !strcmp(command, "show");
     int i = 2, words = 1, code = 2;
     setvbuf(stdout, 0, _IOLBF, 0);
     if (!strcmp(command, "replay") && argc > 2) {

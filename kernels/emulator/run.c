@@ -27,6 +27,8 @@ static struct {
     _Alignas(16) char in[EMU_RANKS][RUN_BYTES + 16], out[EMU_RANKS][RUN_BYTES + 16];
 } R;
 
+run_counts run_counted[PAR_ALGORITHMS];
+
 /* --- memory of the ranks ------------------------------------------------------------------------------------------ */
 
 static void refine_inbox(const emu_region *r, uint32_t offset, emu_place *place)
@@ -250,6 +252,7 @@ static void launch(int rank)
     } else {
         *c = R.base[rank][plan.algorithm];
         par_call_plan(c, R.geometry, &plan);
+        c->delay_ns = rank == R.s->fault_rank ? R.s->delay : 0;
         c->in = in;
         c->out = out;
         c->bytes = k->bytes;
@@ -323,7 +326,9 @@ static void check_failure(int rank)
 static void ended(void *context, int rank)
 {
     (void)context;
+    run_counted[R.s->algorithm].kernels++;
     if (has_failed(rank)) {
+        run_counted[R.s->algorithm].failed[emu_value(R.call[rank].failed + PAR_NOTE_PHASE) % 3] += !R.failed[rank];
         R.failed[rank] = 1;
         check_failure(rank);
     } else {
@@ -396,8 +401,17 @@ static void check_late(void)
     for (int r = 0; r < R.s->world; r++)
         if (emu_value(R.base[r][1].late + PAR_NOTE_STATE) == 1)
             named = 1;
+    run_counted[R.s->algorithm].late += (uint64_t)named;
     if (!named && late_jumps(R.s) == LATE_JUMPS)
         emu_fail("nobody has named the rank that was late");
+}
+
+static void count_lost(int rank)
+{
+    if (emu_is_lost(rank) && rank == R.s->fault_rank && R.s->fault != RUN_ABORT)
+        run_counted[R.s->algorithm].lost++;
+    else if (emu_is_lost(rank))
+        run_counted[R.s->algorithm].traps++;
 }
 
 static void check_end(void)
@@ -405,6 +419,7 @@ static void check_end(void)
     const run_scenario *s = R.s;
     int quiet = s->fault == RUN_PLAIN || s->fault == RUN_LATE;
     for (int r = 0; r < s->world && !emu_violation(); r++) {
+        count_lost(r);
         if (!emu_is_lost(r) && R.at[r] < s->n_calls)
             emu_fail("rank %d has not made all calls", r);
         else if (quiet)
@@ -508,7 +523,24 @@ void run_draw(run_scenario *s, const emu_subject *subject, int algorithm, int wo
     s->fault_by = (s->fault_rank + 1) % world;
     s->fault_call = pick(&random, 0, s->n_calls - 1);
     s->fault_op = pick(&random, 1, 400);
+    s->delay = pick(&random, 0, 7) == 0 ? pick(&random, 1, 60) : 0;
     s->trap = faults && pick(&random, 0, 3) == 0;
+}
+
+void run_small(run_scenario *s, const emu_subject *subject, int algorithm, int world)
+{
+    const uint32_t vecs = par_is_two_shot(algorithm) ? (uint32_t)world : 1, tiles = par_is_chunked(algorithm) ? 2 : 1;
+    memset(s, 0, sizeof *s);
+    s->seed = 1;
+    s->subject = subject;
+    s->algorithm = algorithm;
+    s->world = world;
+    s->dtype = PAR_FP32;
+    s->room_lanes = 1;
+    s->room_vecs = vecs;
+    s->n_calls = par_is_chunked(algorithm) ? 3 : 6;
+    for (uint32_t i = 0; i < s->n_calls; i++)
+        s->call[i] = (run_call){algorithm, 16 * vecs * tiles, 1, 1, 16 * vecs, 0, 0, 0};
 }
 
 const char *run_fault_name(run_fault fault)
@@ -527,11 +559,14 @@ void run_print(const run_scenario *s)
         printf(" (rank %d, call %u)", s->fault_rank, s->fault_call);
     else if (s->fault != RUN_PLAIN)
         printf(" (rank %d, at its operation %u)", s->fault_rank, s->fault_op);
+    if (s->delay)
+        printf("; rank %d dawdles for %u ns", s->fault_rank, s->delay);
     printf("%s\n", s->trap ? ", engine mode" : "");
     for (uint32_t i = 0; i < s->n_calls; i++) {
         const run_call *k = &s->call[i];
         printf("  call %u: %-22s %4u bytes, lanes %u, workers %u, idle %u, tile %u bytes%s%s\n", i,
                par_algorithm_name(k->algorithm), k->bytes, k->lanes, k->workers, k->idle, k->tile_bytes,
+
                k->in_place ? ", in place" : "", k->shift ? ", not aligned" : "");
     }
 }

@@ -47,14 +47,25 @@ typedef struct {
     run_call call[RUN_CALLS];
     uint32_t epoch; /* of every lane at the start */
     uint32_t trap;
+    uint32_t delay;   /* ns that fault_rank dawdles in every call */
     uint32_t special; /* of 256: elements that are NaN, infinity or -0 */
     run_fault fault;
     int fault_rank, fault_by;          /* who is late, lost or aborts; whose host notices */
     uint32_t fault_call, fault_op;     /* late: which call; else: at which operation of the rank */
 } run_scenario;
 
+/* What has happened in all runs so far, to see that a campaign reached what it is meant to reach. */
+typedef struct {
+    uint64_t kernels, failed[3]; /* failed: rank's first report, by phase: at entry, scatter or one-shot, gather */
+    uint64_t late, lost, traps;
+} run_counts;
+extern run_counts run_counted[PAR_ALGORITHMS];
+
 /* Draw a scenario. faults: whether a rank may be late, lost, or abort. */
 void run_draw(run_scenario *out, const emu_subject *subject, int algorithm, int world, uint64_t seed, int faults);
+
+/* One lane, one worker, the least that makes every rank wait for every other, over enough calls to use slots again. */
+void run_small(run_scenario *out, const emu_subject *subject, int algorithm, int world);
 
 /* Run it. Returns null or the violation, valid until the next run. `given` and `log` as for choice_begin(). */
 const char *run(const run_scenario *s, emu_mode mode, const emu_list *given, emu_list *log, int trace);

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { SEEDS_PER_SHRINK = 400, MOST_POINTS = 1 << 22 };
+enum { SEEDS_PER_SHRINK = 400, MOST_RUNS_PER_SHRINK = 30000 };
 
 double search_clock(void)
 {
@@ -126,7 +126,7 @@ static void simplify_calls(finding *f)
 static void simplify_scenario(finding *f)
 {
     run_scenario s = f->scenario;
-    s.special = 0;
+    s.special = s.delay = 0;
     s.dtype = PAR_FP32;
     if (memcmp(&s, &f->scenario, sizeof s) != 0)
         still_breaks(f, &s);
@@ -178,20 +178,6 @@ static void drop_deviations(finding *f)
     list_free(&trial);
 }
 
-void search_shrink(finding *f)
-{
-    const char *violation;
-    drop_calls(f);
-    simplify_scenario(f);
-    simplify_calls(f);
-    drop_calls(f);
-    if (replays(f, &f->list))
-        drop_deviations(f);
-    violation = run(&f->scenario, EMU_REPLAY, &f->list, 0, 0);
-    if (violation)
-        set_violation(f, violation);
-}
-
 /* --- bounded exploration ------------------------------------------------------------------------------------------ */
 
 typedef struct {
@@ -231,6 +217,41 @@ uint64_t search_all(finding *out, const run_scenario *s, int bound, uint64_t mos
     return x.runs;
 }
 
+/* --- shrinking, the end of it ------------------------------------------------------------------------------------- */
+
+/* Perhaps one or two deviations will do; whether so. */
+static int break_with_few(finding *f)
+{
+    int complete, found = 0;
+    for (int bound = 0; bound <= 2 && !found; bound++) {
+        finding shortest;
+        search_all(&shortest, &f->scenario, bound, MOST_RUNS_PER_SHRINK, &complete);
+        found = shortest.violation[0] != 0;
+        if (found) {
+            list_free(&f->list);
+            f->list = shortest.list;
+            set_violation(f, shortest.violation);
+        } else {
+            finding_free(&shortest);
+        }
+    }
+    return found;
+}
+
+void search_shrink(finding *f)
+{
+    const char *violation;
+    drop_calls(f);
+    simplify_scenario(f);
+    simplify_calls(f);
+    drop_calls(f);
+    if (!break_with_few(f) && replays(f, &f->list))
+        drop_deviations(f);
+    violation = run(&f->scenario, EMU_REPLAY, &f->list, 0, 0);
+    if (violation)
+        set_violation(f, violation);
+}
+
 /* --- files -------------------------------------------------------------------------------------------------------- */
 
 int finding_save(const finding *f, const char *path)
@@ -240,9 +261,10 @@ int finding_save(const finding *f, const char *path)
     if (!out)
         return -1;
     fprintf(out, "# %s\n", f->violation);
-    fprintf(out, "algorithm %s world %d dtype %d seed %llu room %u %u epoch %u trap %u special %u\n",
+    fprintf(out, "algorithm %s world %d dtype %d seed %llu room %u %u epoch %u trap %u special %u "
+                 "delay %u\n",
             par_algorithm_name(s->algorithm), s->world, s->dtype, (unsigned long long)s->seed, s->room_lanes,
-            s->room_vecs, s->epoch, s->trap, s->special);
+            s->room_vecs, s->epoch, s->trap, s->special, s->delay);
     fprintf(out, "fault %d rank %d by %d call %u op %u\n", (int)s->fault, s->fault_rank, s->fault_by, s->fault_call,
             s->fault_op);
     for (uint32_t i = 0; i < s->n_calls; i++) {
@@ -268,9 +290,9 @@ static int load_line(finding *f, const char *line)
     memset(&k, 0, sizeof k);
     if (line[0] == '#' || line[0] == '\n') {
         good = 1;
-    } else if (sscanf(line, "algorithm %63s world %d dtype %d seed %llu room %u %u epoch %u trap %u special %u", name,
+    } else if (sscanf(line, "algorithm %63s world %d dtype %d seed %llu room %u %u epoch %u trap %u special %u delay %u", name,
                       &s->world, &s->dtype, &seed, &s->room_lanes, &s->room_vecs, &s->epoch, &s->trap,
-                      &s->special) == 9) {
+                      &s->special, &s->delay) >= 9) {
         s->algorithm = par_algorithm_by_name(name);
         s->seed = seed;
     } else if (sscanf(line, "fault %d rank %d by %d call %u op %u", &fault, &s->fault_rank, &s->fault_by,

@@ -3,6 +3,7 @@
  *   EMU_PROTOCOL  the header; unchanged it is kernels/protocol.h
  *   EMU_SUBJECT   the variable to define
  *   EMU_NAME      its name in messages
+ *   EMU_WORLD     if it is for one world size
  * PAR_PATIENCE is small, so that a wait looks at clock and abort words soon.
  */
 #include "subject.h"
@@ -11,6 +12,10 @@
 #define EMU_PROTOCOL "kernels/protocol.h"
 #define EMU_SUBJECT emu_protocols
 #define EMU_NAME "protocol.h"
+#endif
+
+#ifdef EMU_WORLD
+#define PAR_WORLD(c) EMU_WORLD
 #endif
 
 #include EMU_PROTOCOL

@@ -15,6 +15,7 @@ typedef struct {
     void (*chunked_two_shot)(const par_call *call, int dtype);
 } emu_subject;
 
-extern const emu_subject emu_protocols; /* unchanged */
+/* Unchanged, and compiled for one world size as the kernels for 2, 4 and 8 are. */
+extern const emu_subject emu_protocols, emu_protocols_w2, emu_protocols_w4, emu_protocols_w8;
 
 #endif

@@ -5,6 +5,8 @@
 #include "engine.h"
 #include "search.h"
 
+enum { STORIES = 3 };
+
 static const char *const names[] = {
     [EMU_OP_LOAD] = "load", [EMU_OP_ACQUIRE] = "load acquire", [EMU_OP_OWN_LOAD] = "own load", [EMU_OP_STORE] = "store",
     [EMU_OP_OWN_STORE] = "own store", [EMU_OP_HOST_STORE] = "host store", [EMU_OP_EXCHANGE] = "exchange",
@@ -112,6 +114,39 @@ static void print_steps(void)
     }
 }
 
+/* What happened to one word, from its first use on. */
+static void print_story(uint32_t word)
+{
+    size_t n;
+    const emu_event *e = emu_trace(&n), *last = 0;
+    char name[100];
+    emu_name(word, name, sizeof name);
+    printf("the story of %s:\n", name);
+    for (size_t i = 0; i < n; i++) {
+        if (e[i].op <= EMU_OP_EXCHANGE && e[i].word == word && !(last && same_event(last, &e[i]))) {
+            print_event(&e[i], 1, 1);
+            last = &e[i];
+        }
+    }
+}
+
+/* The stories of the last words that the adversary did something to. */
+static void print_stories(void)
+{
+    size_t n, i;
+    const emu_event *e = emu_trace(&n);
+    uint32_t words[STORIES], known = 0;
+    for (i = n; i-- > 0 && known < STORIES;) {
+        int new = e[i].op <= EMU_OP_EXCHANGE && e[i].age > 0;
+        for (uint32_t k = 0; k < known; k++)
+            new = new && words[k] != e[i].word;
+        if (new) {
+            words[known++] = e[i].word;
+            print_story(e[i].word);
+        }
+    }
+}
+
 const char *finding_print(const finding *f)
 {
     const char *violation = run(&f->scenario, f->random ? EMU_RANDOM : EMU_REPLAY, &f->list, 0, 1);
@@ -132,6 +167,7 @@ const char *finding_print(const finding *f)
             printf("ages %u %u %u %u\n", d->value & 255u, d->value >> 8 & 255u, d->value >> 16 & 255u, d->value >> 24);
     }
     print_steps();
+    print_stories();
     printf("%s\n", violation ? violation : "nothing is wrong");
     return violation;
 }

@@ -17,7 +17,27 @@ typedef struct {
 
 #include "controls_table.h" /* generated: controls[] from controls/ */
 
-enum { MOST_SCHEDULES = 200000, MOST_SECONDS = 60 };
+enum { MOST_SCHEDULES = 200000, MOST_SECONDS = 60, MOST_EXPLORED = 20000 };
+
+/* How few deviations show the fault in a small configuration; for information, not every fault can show there. */
+static void print_least(const control *c, int algorithm, int world)
+{
+    run_scenario s;
+    finding f;
+    int complete, bound = -1;
+    uint64_t runs = 0;
+    run_small(&s, c->subject, algorithm, world);
+    do {
+        runs += search_all(&f, &s, ++bound, MOST_EXPLORED, &complete);
+    } while (bound < 2 && !f.violation[0] && complete);
+    if (f.violation[0])
+        printf("%24s  explored: %d deviation%s will do, schedule %llu\n", "", bound, bound == 1 ? "" : "s",
+               (unsigned long long)runs);
+    else
+        printf("%24s  explored: not in the small configuration with up to 2 deviations (%llu schedules%s)\n", "",
+               (unsigned long long)runs, complete ? "" : ", not all");
+    finding_free(&f);
+}
 
 /* One configuration; whether the fault was found. */
 static int hunt(const control *c, const char *algorithm, int world, int faults, int show)
@@ -33,6 +53,8 @@ static int hunt(const control *c, const char *algorithm, int world, int faults, 
     caught = f.violation[0] != 0;
     printf("  %-22s %d%s  %s after %6llu schedules, %6.3f s  %s\n", algorithm, world, faults ? " faults" : "       ",
            caught ? "caught" : "NOT CAUGHT", (unsigned long long)n, seconds, f.violation);
+    if (!faults && world <= 3)
+        print_least(c, par_algorithm_by_name(algorithm), world);
     if (caught && show) {
         search_shrink(&f);
         finding_print(&f);
