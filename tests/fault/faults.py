@@ -48,6 +48,7 @@ INTERRUPTED = 10
 SKIPPED = 77
 SIDE = re.compile(r"\.sgl-pcie-([0-9a-f]{16})-")
 LIMIT_S = 60
+AGE = 1700000000
 FAIL_EVERY = 10  # recover is killed on every kind of tree, its calls fail on every tenth
 
 
@@ -101,6 +102,13 @@ class Cli:
 
 def copy_tree(source, target):
     subprocess.run(["cp", "-a", source, target], check=True)
+
+
+def age(tree):
+    """Give files a time in the past: a new image within the same second gets one more system call."""
+    for folder, _, files in os.walk(tree):
+        for name in files:
+            os.utime(os.path.join(folder, name), (AGE, AGE))
 
 
 def is_bytecode(path):
@@ -171,7 +179,7 @@ def run(argv, **more):
 
 
 def strace(options, argv):
-    return run(["strace", "-qq", "-e", "signal=none"] + options + ["--"] + argv)
+    return run(["strace", "-qq", "-e", "signal=none"] + options + ["--"] + argv)  # --seccomp-bpf loses signals
 
 
 def is_target(name, args):
@@ -196,13 +204,22 @@ def list_writes(argv, log):
     return out.returncode, points
 
 
-def strike(kind, point, argv):
+def strike(kind, point, argv, log):
+    """Run the command with one fault, and make sure that it struck."""
     name, number, _ = point
     if kind == "kill":
         what = f"inject={name}:signal=KILL:when={number}"
     else:
         what = f"inject={name}:error={kind.rstrip('+')}:when={number}{'+' if kind.endswith('+') else ''}"
-    return strace(["-o", "/dev/null", "-e", "trace=" + name, "-e", what], argv)
+    out = strace(["-o", log, "-e", "trace=" + name, "-e", what], argv)
+    with open(log, errors="replace") as lines:
+        check(was_killed(out) if kind == "kill" else "(INJECTED)" in lines.read(), "the fault did not strike")
+    os.remove(log)
+    return out
+
+
+def was_killed(out):
+    return out.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL)
 
 
 def is_output(point):
@@ -265,7 +282,7 @@ def prove(program, tree, goals):
 
 def judge(command, tree, out, point, pending):
     """Does the exit code tell the truth about a tree that prove() passed?"""
-    killed = out.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL)
+    killed = was_killed(out)
     failed = not killed and out.returncode != 0
     if pending:
         check(killed or failed, "it said ok, and yet the tree is interrupted")
@@ -309,7 +326,7 @@ class Search:
     def one(self, command, kind, point):
         tree = command.fresh()
         try:
-            out = strike(kind, point, command.program.argv(command.name, tree))
+            out = strike(kind, point, command.program.argv(command.name, tree), tree + ".log")
             judge(command, tree, out, point, self.is_interrupted(command, tree))
         except (Broken, subprocess.TimeoutExpired, ValueError, KeyError) as why:
             with self.lock:
@@ -381,6 +398,7 @@ def explore_both(search, program, work, recover_trees):
     """apply from the old tree, then revert from the new one."""
     stock, patched = os.path.join(work, "stock"), os.path.join(work, "patched")
     program.make_old(stock)
+    age(stock)
     copy_tree(stock, patched)
     out = run(program.argv("apply", patched))
     check(out.returncode == 0, f"apply without a fault exits {out.returncode}: {out.stderr}")
