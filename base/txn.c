@@ -236,6 +236,7 @@ size_t sp_txn_broken_links(const struct sp_txn *txn)
 static int check_writable(const struct sp_txn *txn, const char *path)
 {
     char dir[PATH_MAX];
+    bool below;
     int fd, rc;
 
     snprintf(dir, sizeof dir, "%s", path);
@@ -250,8 +251,9 @@ static int check_writable(const struct sp_txn *txn, const char *path)
     } while (rc < 0 && errno == ENOENT && strcmp(dir, ".") != 0);
     if (rc < 0)
         return rc;
+    below = strcmp(dir, ".") != 0;
     if (faccessat(fd, ".", W_OK | X_OK, AT_EACCESS) < 0) {
-        rc = sp_err_sys(SP_ECANNOT, "cannot write in '%s/%s'", txn->root_path, dir);
+        rc = sp_err_sys(SP_ECANNOT, "cannot write in '%s%s%s'", txn->root_path, below ? "/" : "", below ? dir : "");
         sp_err_hint(rc, "run it as the owner of the install; in an image, in a RUN step of its Dockerfile");
     }
     close(fd);
@@ -367,9 +369,9 @@ static int undo_stage(struct sp_txn *txn, int why)
 
     restore_error(why, &saved);
     if (rc >= 0)
-        return sp_err_wrap(why, "%s has changed nothing", txn->journal.command);
-    sp_err_wrap(SP_EINTERRUPTED, "%s has changed nothing, but could not remove its temporary files",
-                txn->journal.command);
+        return sp_err_wrap(why, "%s has changed nothing in '%s'", txn->journal.command, txn->root_path);
+    sp_err_wrap(SP_EINTERRUPTED, "%s has changed nothing, but could not remove its temporary files from '%s'",
+                txn->journal.command, txn->root_path);
     return hint_recover(SP_EINTERRUPTED, txn->root_path);
 }
 
@@ -394,8 +396,8 @@ static int undo_publish(struct sp_txn *txn, int why, size_t published)
         rc = sp_clean_up(txn->root, &txn->journal, SP_JOURNAL_STAGE);
     restore_error(why, &saved);
     if (rc >= 0)
-        return sp_err_wrap(why, "%s was taken back", txn->journal.command);
-    sp_err_wrap(SP_EINTERRUPTED, "%s was interrupted half-way", txn->journal.command);
+        return sp_err_wrap(why, "%s was taken back in '%s'", txn->journal.command, txn->root_path);
+    sp_err_wrap(SP_EINTERRUPTED, "%s was interrupted half-way in '%s'", txn->journal.command, txn->root_path);
     return hint_recover(SP_EINTERRUPTED, txn->root_path);
 }
 
@@ -406,8 +408,8 @@ static int finish(struct sp_txn *txn)
 
     if (rc >= 0)
         return rc;
-    sp_err_wrap(SP_EINTERRUPTED, "%s has changed everything, but could not remove its temporary files",
-                txn->journal.command);
+    sp_err_wrap(SP_EINTERRUPTED, "%s has changed everything, but could not remove its temporary files from '%s'",
+                txn->journal.command, txn->root_path);
     return hint_recover(SP_EINTERRUPTED, txn->root_path);
 }
 
@@ -418,10 +420,11 @@ static int commit(struct sp_txn *txn)
 
     if (rc >= 0)
         rc = order_changes(txn);
-    if (rc >= 0)
-        rc = sp_journal_create(&txn->journal, txn->root);
     if (rc < 0)
         return rc;
+    rc = sp_journal_create(&txn->journal, txn->root);
+    if (rc < 0)
+        return sp_err_wrap(rc, "%s has changed nothing in '%s'", txn->journal.command, txn->root_path);
     rc = stage(txn);
     if (rc < 0)
         return undo_stage(txn, rc);
