@@ -26,6 +26,8 @@ static int show_now(struct sp_report *report, const struct sp_subject *subject, 
 
     if (read == SP_OK)
         sp_show_install(report, subject->install, plan, &facts);
+    if (read == SP_OK)
+        sp_facts_free(&facts);
     if (rc < 0 && message && hint)
         (void)sp_err_hint(sp_err(rc, "%s", message), "%s", hint);
     free(message);

@@ -141,6 +141,26 @@ static int install_rows(struct sp_table *table, const struct sp_report *report, 
     return rc;
 }
 
+/* Fresh, or what changed, a line each. */
+static int verdict_rows(struct sp_table *table, const struct sp_verdict_now *verdict)
+{
+    char *summary;
+    int rc;
+
+    if (!verdict->present)
+        return row(table, "verdict", verdict->content || strcmp(json_string_value(json_array_get(verdict->reasons, 0)),
+                                                                "no verdict for this machine") != 0
+                                         ? json_string_value(json_array_get(verdict->reasons, 0))
+                                         : "none for this machine");
+    summary = sp_verdict_summary(verdict);
+    rc = summary ? joined_row(table, "verdict", verdict->fresh ? "fresh" : "stale", summary)
+                 : sp_err(SP_ECANNOT, "out of memory");
+    for (size_t i = 0; i < json_array_size(verdict->reasons) && rc == SP_OK; i++)
+        rc = row(table, "", json_string_value(json_array_get(verdict->reasons, i)));
+    free(summary);
+    return rc;
+}
+
 static int state_rows(struct sp_table *table, const struct sp_report *report, const struct sp_plan *plan,
                       const struct sp_facts *facts)
 {
@@ -152,7 +172,7 @@ static int state_rows(struct sp_table *table, const struct sp_report *report, co
         rc = joined_row(table, "extension", facts->extension.present ? "present" : "absent",
                         facts->extension.present ? sha256 : NULL);
     if (rc == SP_OK)
-        rc = row(table, "verdict", "none for this machine");
+        rc = verdict_rows(table, &facts->verdict);
     if (rc == SP_OK)
         rc = facts->flag.value[0] ? joined_row(table, "flag", facts->flag.value, facts->flag.source)
                                   : row(table, "flag", "unset");
@@ -192,6 +212,7 @@ static int show(struct sp_report *report, struct sp_subject *subject, const stru
     sp_show_install(report, subject->install, plan, &facts);
     if (report->text)
         rc = print_facts(report, subject, plan, &facts);
+    sp_facts_free(&facts);
     if (report->text && rc == SP_OK && plan->file_count > 0)
         (void)putchar('\n');
     if (rc == SP_OK)

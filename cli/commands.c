@@ -3,7 +3,8 @@
 #include <string.h>
 
 /* In the order of the help: one name, one cmd_<name>.c. */
-#define COMMANDS(add) add(status) add(list) add(apply) add(revert) add(recover) add(build) add(verify)
+#define COMMANDS(add)                                                                                                  \
+    add(status) add(list) add(apply) add(revert) add(recover) add(build) add(verify) add(enable) add(disable)
 
 #define DECLARE(name) extern const struct sp_command sp_cmd_##name;
 COMMANDS(DECLARE)
@@ -63,6 +64,7 @@ const struct sp_exit sp_exits[] = {
 const struct sp_environment sp_environment[] = {
     {"SGLANG_FORCE_CUSTOM_AR_PCIE", "the flag that patched SGLang obeys: 0 stock, 1 the PCIe all-reduce where it is "
                                     "proven, unsafe without proof; when set, it wins over what the install says"},
+    {"SGL_PCIE_STATE", "the folder of verdict and profile (default: /var/lib/sgl-pcie for root, else ~/.local/state/sgl-pcie)"},
     {"SGL_PCIE_NVCC", "the nvcc that build uses; else the one of CUDA_HOME or CUDA_PATH, of PATH, of /usr/local/cuda, or pip's"},
     {"NVCC_CCBIN", "the host compiler that build uses, a program or the folder of gcc"},
     {"TMPDIR", "where build compiles; nothing stays there but the log of a compiler that refused"},

@@ -14,7 +14,18 @@ int sp_facts_read(struct sp_facts *out, const struct sp_install *install)
         rc = sp_extension_read(&out->extension, install->site_fd);
     if (rc == SP_OK)
         out->pending = sp_pending_check(install);
-    return out->pending < 0 && out->pending != SP_EINTERRUPTED ? out->pending : rc;
+    if (out->pending < 0 && out->pending != SP_EINTERRUPTED)
+        rc = out->pending;
+    if (rc == SP_OK)
+        rc = sp_verdict_read(&out->verdict, install->site);
+    if (rc < 0)
+        sp_facts_free(out);
+    return rc;
+}
+
+void sp_facts_free(struct sp_facts *facts)
+{
+    sp_verdict_free(&facts->verdict);
 }
 
 const char *sp_runtime_name(enum sp_runtime_state state)
@@ -94,18 +105,10 @@ static json_t *extension_json(const struct sp_extension *extension)
     return object;
 }
 
-/* No verdicts are made yet. */
-static json_t *verdict_json(void)
+static json_t *verdict_json(const struct sp_verdict_now *verdict)
 {
-    json_t *object = json_object();
-    json_t *reasons = json_array();
-
-    (void)json_array_append_new(reasons, json_string("no verdict for this machine"));
-    (void)json_object_set_new(object, "present", json_false());
-    (void)json_object_set_new(object, "fresh", json_false());
-    (void)json_object_set_new(object, "result", json_null());
-    (void)json_object_set_new(object, "reasons", reasons);
-    return object;
+    return json_pack("{s:b, s:b, s:s?, s:O}", "present", verdict->present, "fresh", verdict->fresh, "result",
+                     verdict->result, "reasons", verdict->reasons);
 }
 
 void sp_show_install(struct sp_report *report, const struct sp_install *install, const struct sp_plan *plan,
@@ -117,7 +120,7 @@ void sp_show_install(struct sp_report *report, const struct sp_install *install,
     sp_report_set(report, "pending", json_boolean(facts->pending < 0));
     sp_report_set(report, "flag", flag_json(&facts->flag));
     sp_report_set(report, "extension", extension_json(&facts->extension));
-    sp_report_set(report, "verdict", verdict_json());
+    sp_report_set(report, "verdict", verdict_json(&facts->verdict));
 }
 
 static json_t *changes_json(const struct sp_changes *changes)

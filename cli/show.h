@@ -8,6 +8,7 @@
 #include "patcher/apply.h"
 #include "patcher/extension.h"
 #include "patcher/flag.h"
+#include "verify/verdict.h"
 
 /* Keys of the JSON object that sp_show_install() sets, for the table of commands. */
 #define SP_SHOW_FIELDS "install", "pending", "flag", "extension", "verdict"
@@ -16,10 +17,14 @@
 struct sp_facts {
     struct sp_flag flag;
     struct sp_extension extension;
+    struct sp_verdict_now verdict;
     int pending; /* 0, or SP_EINTERRUPTED */
 };
 
+/* To be freed when it returned SP_OK. */
 int sp_facts_read(struct sp_facts *out, const struct sp_install *install);
+
+void sp_facts_free(struct sp_facts *facts);
 
 /* Set the keys of SP_SHOW_FIELDS. plan may be NULL: files are then null. */
 void sp_show_install(struct sp_report *report, const struct sp_install *install, const struct sp_plan *plan,

@@ -10,6 +10,7 @@
 
 enum { FLAG_FILE_MAX = 4096 };
 #define FLAG_SCHEMA "sgl-pcie-flag/1"
+#define FLAG_FILE   SP_STATE_DIR "/flag.json"
 
 int sp_flag_parse(struct sp_flag *out, const char *json, size_t len)
 {
@@ -34,7 +35,7 @@ static int read_persisted(struct sp_flag *out, int site_fd)
 {
     struct sp_buf bytes = SP_BUF_INIT;
     struct stat st;
-    int rc = sp_read_beneath(&bytes, &st, site_fd, SP_STATE_DIR "/flag.json", FLAG_FILE_MAX);
+    int rc = sp_read_beneath(&bytes, &st, site_fd, FLAG_FILE, FLAG_FILE_MAX);
 
     if (rc == 0 && (st.st_uid == 0 || st.st_uid == geteuid()))
         rc = sp_flag_parse(out, bytes.data, bytes.len);
@@ -55,4 +56,65 @@ int sp_flag_read(struct sp_flag *out, int site_fd)
         *out = (struct sp_flag){.source = "unset"};
     }
     return 0;
+}
+
+/* ---- writing ---- */
+
+struct present {
+    bool is;
+    uid_t owner;
+    struct sp_buf bytes;
+    struct sp_oid oid;
+};
+
+static int look(struct present *out, int site_fd)
+{
+    struct stat st;
+    int rc = sp_read_beneath(&out->bytes, &st, site_fd, FLAG_FILE, FLAG_FILE_MAX);
+
+    out->is = rc == 0;
+    out->owner = out->is ? st.st_uid : 0;
+    return rc == 0 ? sp_blob_id(&out->oid, out->bytes.data, out->bytes.len) : rc < 0 ? rc : 0;
+}
+
+/* One transaction; text NULL: remove. */
+static int put(const struct sp_install *install, const char *text)
+{
+    struct present now = {.bytes = SP_BUF_INIT};
+    struct sp_txn *txn = NULL;
+    int rc = sp_txn_begin(&txn, install->site, text ? "enable" : "disable");
+
+    if (rc == 0)
+        rc = look(&now, sp_txn_dirfd(txn));
+    if (rc == 0 && !text && now.is)
+        rc = sp_txn_remove(txn, FLAG_FILE, &now.oid);
+    else if (rc == 0 && text && now.is)
+        rc = sp_txn_replace(txn, FLAG_FILE, &now.oid, text, strlen(text));
+    else if (rc == 0 && text)
+        rc = sp_txn_create(txn, FLAG_FILE, 0644, text, strlen(text));
+    if (rc == 0)
+        rc = sp_txn_commit(txn);
+    sp_txn_free(txn);
+    sp_buf_free(&now.bytes);
+    return rc;
+}
+
+int sp_flag_write(bool *changed, const struct sp_install *install, const char *value)
+{
+    struct present now = {.bytes = SP_BUF_INIT};
+    char text[96] = "";
+    int rc = look(&now, install->site_fd);
+    bool own = now.owner == geteuid();
+
+    if (value)
+        (void)snprintf(text, sizeof text, "{\"schema\": \"" FLAG_SCHEMA "\", \"value\": \"%s\"}\n", value);
+    *changed = rc == 0 && (value ? !now.is || !own || now.bytes.len != strlen(text) ||
+                                       memcmp(now.bytes.data, text, now.bytes.len) != 0
+                                 : now.is);
+    if (rc == 0 && value && now.is && !own) /* replacing would keep the owner */
+        rc = put(install, NULL);
+    if (rc == 0 && *changed)
+        rc = put(install, value ? text : NULL);
+    sp_buf_free(&now.bytes);
+    return rc;
 }

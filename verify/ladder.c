@@ -177,6 +177,13 @@ int sp_ladder_top(void)
     return top;
 }
 
+/* What is known to hang is not tried; whoever else computes there is not to be disturbed, and would be in every result. */
+static bool blocked(const struct sp_ladder *ladder)
+{
+    return sp_checks_with(&ladder->checks, SP_CHECK_FAIL) > 0 ||
+           sp_checks_with(&ladder->checks, SP_CHECK_INCONCLUSIVE) > 0;
+}
+
 int sp_ladder_run(struct sp_ladder *ladder)
 {
     int rc = SP_OK;
@@ -185,7 +192,7 @@ int sp_ladder_run(struct sp_ladder *ladder)
         if (rung->level > ladder->level || (ladder->replay && !rung->replay))
             continue;
         rc = rung->run(ladder);
-        if (sp_checks_with(&ladder->checks, SP_CHECK_FAIL) > 0)
+        if (rung->level == 1 && blocked(ladder))
             break;
     }
     return rc;

@@ -2,6 +2,9 @@
  * The ladder: levels of checks, each of which needs the one below it.
  *
  *     1 grant       what the driver and the platform promise (verify/grant.c)
+ *     2 transfers   loads, stores and copies between all pairs of GPUs, and through host memory (verify/level2.c)
+ *     3 kernels     every algorithm against a reference, as the install will load it (verify/level3.c)
+ *     4 soak        the same for long, and its time against NCCL (verify/level4.c)
  *
  * A level adds checks to the ladder. A check starts as INCONCLUSIVE: one that nobody brought to an end never passes. A
  * level returns an error only when it could not be run at all; a check that fails is a result, not an error.
@@ -46,6 +49,8 @@ struct sp_ladder {
     int level;                          /* run up to this one */
     double seconds;                     /* time limit of one child; 0: the level's own */
     double minutes;                     /* of the soak; 0: none */
+    const char *site;                   /* the install whose all-reduce is run; NULL: none was found */
+    void (*progress)(const char *text); /* what runs now, for people; may be NULL */
     struct sp_checks checks;
 };
 
@@ -62,7 +67,8 @@ extern const struct sp_rung sp_rungs[];
 /* The highest level that there is. */
 int sp_ladder_top(void);
 
-/* Run the levels up to ladder->level, lowest first; stops at an error, and below a level with a check that failed. */
+/* Run the levels up to ladder->level, lowest first; stops at an error, and below level 2 unless what was promised is good
+ * enough to try. What fails at level 2 does not end the climb: one backend's transfers say nothing about another's. */
 int sp_ladder_run(struct sp_ladder *ladder);
 
 /* ---- checks ---- */
@@ -91,7 +97,10 @@ int sp_checks_code(const struct sp_checks *checks);
 /* The array for --json. */
 json_t *sp_checks_json(const struct sp_checks *checks);
 
-/* Level 1. */
+/* The levels. */
 int sp_run_grant(struct sp_ladder *ladder);
+int sp_run_transfers(struct sp_ladder *ladder);
+int sp_run_kernels(struct sp_ladder *ladder);
+int sp_run_soak(struct sp_ladder *ladder);
 
 #endif

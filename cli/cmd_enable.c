@@ -1,0 +1,124 @@
+#include "cli/show.h"
+#include "cli/subject.h"
+#include "patcher/runtime.h"
+#include "verify/proof.h"
+
+#include <string.h>
+#include <unistd.h>
+
+static const char *const description[] = {
+    "Persists SGLANG_FORCE_CUSTOM_AR_PCIE=1 for this environment: every shell, service and worker that uses this "
+    "Python sees "
+    "it. Where the variable itself is set, to 0 say, it wins.",
+    "It is refused without proof: the install must be patched and built, the verdict of verify must be fresh, of level "
+    "3 or "
+    "more, and hold a PASS, and the profile of bench must be fresh and show a size at which the PCIe all-reduce is "
+    "faster. "
+    "What was persisted stays when the machine changes later: SGLang then takes what it would have taken by itself, "
+    "and says "
+    "why in its log.",
+    "By root it holds for every user, by another user for that user only.",
+    NULL,
+};
+
+static const struct sp_option options[] = {{.name = NULL}};
+
+static const struct sp_exit exits[] = {
+    {0, "enabled, now or already"},
+    {1, "refused: something is not proved; the message says what"},
+    {2, NULL},
+    {5, "not patched, not built, no permission or space, or another sgl-pcie at work"},
+    {10, NULL},
+    {-1, NULL},
+};
+
+static const struct sp_example examples[] = {
+    {"sudo sgl-pcie enable --python /opt/venv/bin/python", "for every user of that environment"},
+    {NULL, NULL},
+};
+
+static const char *const fields[] = {SP_SHOW_FIELDS, NULL};
+
+/* ---- what must be so ---- */
+
+static int check_install(struct sp_subject *subject, const struct sp_facts *facts)
+{
+    enum sp_runtime_state runtime;
+    int rc = sp_runtime_state(&runtime, subject->install);
+
+    if (rc == SP_OK && runtime != SP_RUNTIME_PRESENT)
+        return sp_err_hint(sp_err(SP_ECANNOT, "this SGLang is not patched by this program"), "%s",
+                           sp_subject_next(subject, "apply"));
+    if (rc == SP_OK && !facts->extension.present)
+        return sp_err_hint(sp_err(SP_ECANNOT, "the all-reduce is not built"), "%s", sp_subject_next(subject, "build"));
+    return rc;
+}
+
+/* The next command is the one that makes what is missing. */
+static int check_proof(struct sp_subject *subject)
+{
+    const char *command = NULL;
+    int rc = sp_proof_check(&command, subject->install->site);
+
+    return rc < 0 && command ? sp_err_hint(rc, "%s", sp_subject_next(subject, command)) : rc;
+}
+
+/* ---- the command ---- */
+
+static int say(struct sp_report *report, bool changed, const struct sp_flag *flag)
+{
+    const char *whom = geteuid() == 0 ? "every user of this environment" : "this user";
+    const char *what = changed ? "enabled" : "already enabled";
+
+    if (strcmp(flag->source, "environment") == 0 && strcmp(flag->value, "1") != 0)
+        return sp_report_say(report, NULL, "%s for %s, but " SP_FLAG_ENV "=%s is set in this shell, and that wins",
+                             what, whom, flag->value);
+    return sp_report_say(report, NULL, "%s for %s, from SGLang's next start on", what, whom);
+}
+
+static int enable(struct sp_report *report, struct sp_subject *subject)
+{
+    struct sp_facts facts;
+    bool changed = false;
+    int rc = sp_facts_read(&facts, subject->install);
+
+    if (rc < 0)
+        return rc;
+    rc = sp_pending_check(subject->install);
+    if (rc == SP_OK)
+        rc = check_install(subject, &facts);
+    if (rc == SP_OK)
+        rc = check_proof(subject);
+    if (rc == SP_OK)
+        rc = sp_flag_write(&changed, subject->install, "1");
+    if (rc == SP_OK)
+        rc = sp_flag_read(&facts.flag, subject->install->site_fd);
+    sp_show_install(report, subject->install, NULL, &facts);
+    if (rc == SP_OK)
+        rc = say(report, changed, &facts.flag);
+    sp_facts_free(&facts);
+    return rc;
+}
+
+static int run(const struct sp_args *args, struct sp_report *report)
+{
+    struct sp_subject subject;
+    int rc = sp_subject_locate(&subject, args);
+
+    if (rc == SP_OK)
+        rc = enable(report, &subject);
+    sp_subject_close(&subject);
+    return rc;
+}
+
+const struct sp_command sp_cmd_enable = {
+    .name = "enable",
+    .summary = "turn the flag on for this environment, where it is proved",
+    .description = description,
+    .target = true,
+    .options = options,
+    .exits = exits,
+    .examples = examples,
+    .fields = fields,
+    .run = run,
+};

@@ -1,0 +1,64 @@
+/* Prints what a verdict would be bound to: bound SITE ROOT. With "write NAME FILE SITE": writes a state file and prints
+ * its path; with "show SITE": what status says of the verdict. For the Python tests here. */
+#include "verify/bound.h"
+#include "base/err.h"
+#include "verify/state.h"
+#include "verify/verdict.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int bound(const char *site, const char *root)
+{
+    json_t *table = NULL;
+    int rc = sp_bound_read(&table, site, root);
+
+    if (rc == SP_OK)
+        (void)json_dumpf(table, stdout, JSON_SORT_KEYS);
+    json_decref(table);
+    return rc;
+}
+
+static int write_file(const char *name, const char *file, const char *site)
+{
+    json_t *content = json_load_file(file, 0, NULL);
+    char *path = NULL;
+    int rc = sp_state_write(&path, name, content, site);
+
+    if (rc == SP_OK)
+        (void)puts(path);
+    free(path);
+    json_decref(content);
+    return rc;
+}
+
+static int show(const char *site)
+{
+    struct sp_verdict_now now;
+    int rc = sp_verdict_read(&now, site);
+    char *summary = rc == SP_OK ? sp_verdict_summary(&now) : NULL;
+    json_t *all = json_pack("{s:b, s:b, s:O, s:s}", "present", now.present, "fresh", now.fresh, "reasons", now.reasons,
+                            "summary", summary ? summary : "");
+
+    (void)json_dumpf(all, stdout, JSON_SORT_KEYS);
+    json_decref(all);
+    free(summary);
+    sp_verdict_free(&now);
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    int rc = SP_EUSAGE;
+
+    if (argc == 3 && strcmp(argv[1], "show") == 0)
+        rc = show(argv[2]);
+    else if (argc == 5 && strcmp(argv[1], "write") == 0)
+        rc = write_file(argv[2], argv[3], argv[4]);
+    else if (argc == 3)
+        rc = bound(argv[1], argv[2]);
+    if (rc < 0)
+        (void)fprintf(stderr, "%s\n", sp_err_message());
+    return sp_exit_status(rc);
+}

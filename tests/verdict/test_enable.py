@@ -1,0 +1,204 @@
+"""enable and disable: who sees the flag, what is refused, what is left."""
+
+import json
+import os
+import subprocess
+import sys
+import unittest
+
+from common import FLAG, GPUS, Case, profile, tree, verdict
+
+READ = "from sgl_pcie import flag; f = flag.read(); print(f.value, f.source)"
+DECIDE = "import logging; logging.basicConfig(level=0, stream=sys.stdout, format='%(message)s'); from sgl_pcie import flag; print(flag.decision().action)"
+
+
+class Enabled(Case):
+    def setUp(self):
+        super().setUp()
+        self.site = self.install("site")
+
+    def prove(self, site=None):
+        site = site or self.site
+        bound = {**self.bound(site), "driver": "580.95.05"}
+        self.write(site, "verdict.json", verdict(bound))
+        self.write(site, "profile.json", profile(bound))
+
+    def enable(self, site=None):
+        self.prove(site)
+        return self.cli("enable", "--site", site or self.site)
+
+    def seen(self, *prefix, site=None, code=READ, **options):
+        """What a process started in this way sees through the hook's module."""
+        code = "import sys; sys.dont_write_bytecode = True; sys.path.insert(0, %r); %s" % (str(site or self.site), code)
+        done = subprocess.run(
+            [*prefix, "/usr/bin/python3", "-c", code], cwd="/", capture_output=True, text=True, timeout=60, check=False, **options
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout.strip()
+
+
+class Visible(Enabled):
+    def test_every_kind_of_process_sees_it(self):
+        self.assertIn("enabled for", self.enable())
+        one = "1 install"
+        self.assertEqual(self.seen(env={}), one)
+        self.assertEqual(self.seen("env", "-i"), one)
+        self.assertEqual(self.seen("setsid"), one)
+        login = "exec /usr/bin/python3 -c \"$0\""
+        code = "import sys; sys.dont_write_bytecode = True; sys.path.insert(0, %r); %s" % (str(self.site), READ)
+        shell = subprocess.run(["bash", "-lc", login, code], capture_output=True, text=True, check=True)
+        self.assertEqual(shell.stdout.strip().splitlines()[-1], one)
+        # systemd starts services with a PATH, no shell, no terminal, / as working directory and file descriptors closed.
+        service = {"PATH": "/usr/sbin:/usr/bin", "INVOCATION_ID": "0", "SYSTEMD_EXEC_PID": "1"}
+        self.assertEqual(self.seen("setsid", env=service, stdin=subprocess.DEVNULL, close_fds=True), one)
+
+    def test_a_spawned_worker_sees_it(self):
+        self.enable()
+        script = self.scratch / "spawn.py"
+        script.write_text(
+            "import sys, multiprocessing\n"
+            "sys.dont_write_bytecode = True\n"
+            "sys.path.insert(0, %r)\n"
+            "def work(queue):\n"
+            "    from sgl_pcie import flag\n"
+            "    queue.put(flag.read().value)\n"
+            "if __name__ == '__main__':\n"
+            "    context = multiprocessing.get_context('spawn')\n"
+            "    queue = context.Queue()\n"
+            "    worker = context.Process(target=work, args=(queue,))\n"
+            "    worker.start(); print(queue.get(timeout=50)); worker.join()\n" % str(self.site)
+        )
+        done = subprocess.run(["env", "-i", "/usr/bin/python3", script], capture_output=True, text=True, timeout=60, check=True)
+        self.assertEqual(done.stdout.strip(), "1")
+
+    @unittest.skipIf(os.geteuid() != 0, "needs root")
+    def test_another_user_sees_what_root_enabled(self):
+        self.enable()
+        self.assertEqual(self.seen("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"), "1 install")
+
+    @unittest.skipIf(os.geteuid() != 0, "needs root")
+    def test_a_third_users_flag_does_not_count_and_root_replaces_it(self):
+        self.enable()
+        flag = self.site / ".sgl-pcie" / "flag.json"
+        os.chown(flag, 4711, 4711)
+        self.assertEqual(self.seen(), "None unset")
+        self.assertIn("enabled for", self.cli("enable", "--site", self.site))
+        self.assertEqual(os.stat(flag).st_uid, 0)
+        self.assertEqual(self.seen(), "1 install")
+
+    def test_the_variable_beats_it(self):
+        self.enable()
+        for value in ("0", "unsafe", "nonsense"):
+            self.assertEqual(self.seen(env={FLAG: value}), value + " environment")
+        told = self.cli("enable", "--site", self.site, **{FLAG: "0"})
+        self.assertIn(FLAG + "=0 is set in this shell, and that wins", told)
+
+    def test_two_environments_do_not_mix(self):
+        other = self.install("other")
+        self.enable()
+        self.assertEqual(self.seen(site=other), "None unset")
+        self.assertIn("no verdict", self.cli("enable", "--site", other, expect=1))
+
+    def test_the_hook_follows_the_verdict(self):
+        self.enable()
+        self.assertEqual(self.python(self.site, DECIDE).splitlines()[-1], "communicator")
+        (self.site / "sgl_pcie" / "libpar.so").write_text("rebuilt")
+        told = self.python(self.site, DECIDE).splitlines()
+        self.assertEqual(told[-1], "stock")
+        self.assertIn("stale: libpar.so was", told[0])
+
+
+class Removed(Enabled):
+    def test_disable_removes_every_trace(self):
+        before = tree(self.site)
+        self.enable()
+        self.assertNotEqual(tree(self.site), before)
+        self.assertIn("disabled", self.cli("disable", "--site", self.site))
+        self.assertEqual(tree(self.site), before)
+        self.assertEqual(self.seen(), "None unset")
+
+    def test_disable_twice_and_on_stock_is_nothing(self):
+        self.assertIn("nothing to do", self.cli("disable", "--site", self.site))
+        self.cli("revert", "--site", self.site)
+        before = tree(self.site)
+        self.assertIn("nothing to do", self.cli("disable", "--site", self.site))
+        self.assertEqual(tree(self.site), before)
+
+    def test_revert_takes_the_flag_along(self):
+        self.enable()
+        self.cli("revert", "--site", self.site)
+        self.assertFalse((self.site / ".sgl-pcie").exists())
+
+    def test_enable_twice_changes_nothing(self):
+        self.enable()
+        before = tree(self.site)
+        self.assertIn("already enabled", self.cli("enable", "--site", self.site))
+        self.assertEqual(tree(self.site), before)
+
+
+class Refused(Enabled):
+    def refused(self, words, expect=1):
+        before = tree(self.site)
+        self.assertIn(words, self.cli("enable", "--site", self.site, expect=expect))
+        self.assertEqual(tree(self.site), before)
+
+    def test_without_a_verdict(self):
+        self.refused("no verdict for this machine")
+        self.refused("verify")
+
+    def test_with_a_stale_verdict(self):
+        self.prove()
+        (self.site / "sgl_pcie" / "libpar.so").write_text("rebuilt")
+        self.refused("stale: libpar.so was")
+
+    def test_with_a_low_level_or_nothing_passed(self):
+        bound = {**self.bound(self.site), "driver": "1"}
+        self.write(self.site, "profile.json", profile(bound))
+        self.write(self.site, "verdict.json", verdict(bound, level=2))
+        self.refused("level 2")
+        for result in ("FAIL", "INCONCLUSIVE"):
+            self.write(self.site, "verdict.json", verdict(bound, result=result))
+            self.refused("nothing passed")
+
+    def test_without_a_profile_that_wins(self):
+        bound = {**self.bound(self.site), "driver": "1"}
+        self.write(self.site, "verdict.json", verdict(bound))
+        self.refused("no profile shows that it is faster here")
+        self.write(self.site, "profile.json", profile(bound, us=16.0))
+        self.refused("nothing is faster here")
+        self.write(self.site, "profile.json", profile({**bound, "libpar.so": "0" * 64}))
+        self.refused("the profile is stale")
+
+    def test_not_built_and_not_patched(self):
+        self.prove()
+        (self.site / "sgl_pcie" / "libpar.so").unlink()
+        self.refused("not built", expect=5)
+        self.cli("revert", "--site", self.site)
+        self.refused("not patched", expect=5)
+
+    def test_while_a_write_is_pending(self):
+        self.prove()
+        (self.site / ".sgl-pcie" / "journal.stage").write_text("{}")
+        self.refused("recover", expect=10)
+
+
+class Status(Enabled):
+    def status(self, **environment):
+        return json.loads(self.cli("status", "--site", self.site, "--json", **environment))
+
+    def test_fresh_and_stale(self):
+        self.assertEqual(self.status()["verdict"]["reasons"], ["no verdict for this machine"])
+        self.enable()
+        told = self.status()
+        self.assertEqual(told["verdict"], {"present": True, "fresh": True, "result": "PASS", "reasons": []})
+        self.assertEqual(told["flag"], {"value": "1", "source": "install"})
+        self.assertIn("fresh (PASS of level 3: host 2)", self.cli("status", "--site", self.site))
+        told = self.status(FAKE_GPUS=GPUS[0])
+        self.assertEqual((told["verdict"]["fresh"], told["verdict"]["result"]), (False, "PASS"))
+        self.assertIn("gpu 1 was %s, is absent" % GPUS[1], told["verdict"]["reasons"])
+        self.assertIn("gpu 1 was", self.cli("status", "--site", self.site, FAKE_GPUS=GPUS[0]))
+
+
+if __name__ == "__main__":
+    assert sys.version_info >= (3, 8)
+    unittest.main()

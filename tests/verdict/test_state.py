@@ -1,0 +1,197 @@
+"""The C side and the Python side agree: on what a verdict is bound to, on where it is, and on whether it is stale."""
+
+import json
+import os
+import struct
+import unittest
+
+from common import GPUS, Case, machine, state, verdict
+
+
+def config_space(acs):
+    """4 KiB with one other extended capability, then ACS with these control bits."""
+    space = bytearray(4096)
+    struct.pack_into("<I", space, 0x100, (0x140 << 20 if acs is not None else 0) | 1 << 16 | 0x0001)
+    if acs is not None:
+        struct.pack_into("<IHH", space, 0x140, 1 << 16 | 0x000D, 0x5F, acs)
+    return bytes(space)
+
+
+class Recorded(Case):
+    """A made-up /proc and /sys: two GPUs, one below a switch, one on a root port."""
+
+    def setUp(self):
+        super().setUp()
+        self.site = self.scratch / "site"
+        self.put("site/sgl_pcie/libpar.so", "library")
+        self.put("site/.sgl-pcie/install.json", '{"sets": {"sglang": {"revision": 3, "files": []}}}')
+        self.put("sys/module/nvidia/version", "580.95.05\n")
+        self.put("sys/module/nvidia/srcversion", "0A1B2C\n")
+        self.gpu("0000:43:00.0", 0, ["pci0000:40", "0000:40:01.1", "0000:41:00.0", "0000:42:00.0"], 0x1D)
+        self.gpu("0000:c1:00.0", 1, ["pci0000:c0", "0000:c0:01.1"], None)
+
+    def put(self, name, content):
+        path = self.scratch / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+
+    def gpu(self, bus, number, above, acs):
+        self.put("proc/driver/nvidia/gpus/%s/information" % bus, "Model: \t A\nGPU UUID: \t %s\n" % GPUS[number])
+        chain = [*above, bus]
+        folder = "sys/devices/" + "/".join(chain)
+        self.put(folder + "/current_link_width", "16\n")
+        self.put(folder + "/max_link_speed", "32.0 GT/s PCIe\n")
+        self.put("sys/groups/%d/type" % number, "identity\n")
+        os.symlink(self.scratch / ("sys/groups/%d" % number), self.scratch / folder / "iommu_group")
+        devices = self.scratch / "sys/bus/pci/devices"
+        devices.mkdir(parents=True, exist_ok=True)
+        for depth in range(1, len(chain)):
+            below = "sys/devices/" + "/".join(chain[: depth + 1])
+            os.symlink(self.scratch / below, devices / chain[depth])
+            if chain[depth] != bus:
+                self.put(below + "/config", config_space(acs))
+
+    def both(self):
+        done = self.run_in([os.environ["VERDICT_BOUND"], self.site, self.scratch])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        ours, theirs = json.loads(done.stdout), machine.read(str(self.site), str(self.scratch))
+        self.assertEqual(ours, theirs)
+        return ours
+
+    def test_all_there(self):
+        now = self.both()
+        self.assertEqual(now["path 0"], "pci0000:40/0000:40:01.1/0000:41:00.0/0000:42:00.0/0000:43:00.0")
+        self.assertEqual(now["acs 0"], "1d 1d 1d")
+        self.assertEqual(now["patch sglang"], "3")
+
+    def test_each_file_missing(self):
+        files = [path for part in ("sys", "proc", "site") for path in (self.scratch / part).rglob("*")]
+        for path in files:
+            if path.is_file() and not path.is_symlink():
+                with self.subTest(path.name):
+                    content = path.read_bytes()
+                    path.unlink()
+                    try:
+                        self.both()
+                    finally:
+                        path.write_bytes(content)
+
+    def test_each_file_altered(self):
+        before = self.both()
+        changes = {
+            "sys/module/nvidia/version": ("580.95.06", ["driver"]),
+            "sys/module/nvidia/srcversion": ("FFFF", ["driver build"]),
+            "proc/driver/nvidia/gpus/0000:c1:00.0/information": ("GPU UUID: GPU-33\n", ["gpu 1"]),
+            "sys/bus/pci/devices/0000:43:00.0/current_link_width": ("8", ["link 0"]),
+            "sys/bus/pci/devices/0000:42:00.0/config": (config_space(0x00), ["acs 0"]),
+            "sys/groups/1/type": ("DMA-FQ", ["iommu 1"]),
+            "site/sgl_pcie/libpar.so": ("rebuilt", ["libpar.so"]),
+            "site/sgl_pcie/sgl-pcie-gpu": ("new", ["sgl-pcie-gpu"]),
+            "site/.sgl-pcie/install.json": ('{"sets": {"sglang": {"revision": 4}}}', ["patch sglang"]),
+        }
+        for name, (content, keys) in changes.items():
+            with self.subTest(name):
+                path = self.scratch / name
+                old = path.read_bytes() if path.exists() else None
+                self.put(name, content)
+                now = self.both()
+                changed = [key for key in sorted(set(before) | set(now)) if before.get(key) != now.get(key)]
+                self.assertEqual(changed, keys)
+                path.unlink() if old is None else path.write_bytes(old)
+
+    def test_odd_files(self):
+        self.put("sys/module/nvidia/version", "")
+        self.put("proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  575.57.08  Release\nGCC 12.2.0\n")
+        self.assertEqual(self.both()["driver"], "575.57.08")
+        self.put("sys/bus/pci/devices/0000:41:00.0/config", bytes(64))
+        self.assertEqual(self.both()["acs 0"], "unreadable")
+        self.put("site/.sgl-pcie/install.json", "[")
+        self.assertEqual(self.both()["patch"], "unreadable")
+
+
+class Files(Case):
+    def setUp(self):
+        super().setUp()
+        self.site = self.scratch / "site"
+        self.site.mkdir()
+        (self.site / "sgl_pcie").mkdir()
+        for path in os.scandir(os.path.dirname(machine.__file__)):
+            if path.name.endswith(".py"):
+                (self.site / "sgl_pcie" / path.name).write_bytes(open(path, "rb").read())
+        (self.site / "sgl_pcie" / "libpar.so").write_text("library")
+
+    def test_what_is_written_is_read_by_both(self):
+        path = self.write(self.site, "verdict.json", verdict({**self.bound(self.site), "driver": "580.95.05"}))
+        self.assertEqual(path, self.state / state.key(str(self.site)) / "verdict.json")
+        self.assertEqual(os.stat(path).st_mode & 0o777, 0o644)
+        self.assertEqual(os.listdir(path.parent), ["verdict.json"])
+        self.assertEqual(self.shown(self.site)["reasons"], [])
+        self.assertTrue(self.shown(self.site)["fresh"])
+        self.assertEqual(self.loaded(self.site), "3")
+
+    def test_each_change_alone_makes_it_stale_for_both(self):
+        bound = {**self.bound(self.site), "driver": "580.95.05", "link 0": "x16, to 32.0 GT/s PCIe"}
+        self.write(self.site, "verdict.json", verdict(bound))
+        a, b = GPUS
+        cases = {
+            "gpu 0 was %s, is %s" % (a, b): ({"FAKE_GPUS": "%s,%s" % (b, a)}, None),
+            "gpu 1 was %s, is absent" % b: ({"FAKE_GPUS": a}, None),
+            "gpu 1 was %s, is GPU-3" % b: ({"FAKE_GPUS": a + ",GPU-3"}, None),
+            "libpar.so was": ({}, lambda: (self.site / "sgl_pcie/libpar.so").write_text("rebuilt")),
+        }
+        for sentence, (environment, change) in cases.items():
+            with self.subTest(sentence):
+                if change:
+                    change()
+                told = self.shown(self.site, **environment)
+                self.assertFalse(told["fresh"])
+                self.assertIn(sentence, " ".join(told["reasons"]))
+                self.assertIn(sentence, self.loaded(self.site, **environment))
+
+    def test_files_that_do_not_count(self):
+        path = self.write(self.site, "verdict.json", verdict({**self.bound(self.site), "driver": "580.95.05"}))
+        good = path.read_bytes()
+        for spoil in (b"{", b"[]", b'{"schema": "other"}', good[: len(good) // 2], b'{"schema": "sgl-pcie-verdict/1"}'):
+            path.write_bytes(spoil)
+            self.assertFalse(self.shown(self.site)["present"], spoil)
+            self.assertIn("verdict", self.loaded(self.site))
+        path.write_bytes(good)
+        if os.geteuid() == 0:  # a third user's file does not count, root's does
+            os.chown(path, 4711, 4711)
+            self.assertFalse(self.shown(self.site)["present"])
+            self.assertIn("another user", self.loaded(self.site))
+            os.chown(path, 0, 0)
+        moved = path.with_name("elsewhere")
+        path.rename(moved)
+        path.symlink_to(moved)
+        self.assertFalse(self.shown(self.site)["present"])
+        self.assertIn("no verdict", self.loaded(self.site))
+
+    def test_levels_and_results_that_do_not_count(self):
+        bound = {**self.bound(self.site), "driver": "580.95.05"}
+        for level, result, words in ((2, "PASS", "level 2"), (3, "FAIL", "nothing passed"), (3, "INCONCLUSIVE", "nothing passed")):
+            self.write(self.site, "verdict.json", verdict(bound, level, result))
+            told = self.shown(self.site)
+            self.assertTrue(told["present"] and told["reasons"])
+            self.assertIn(words, told["reasons"][0])
+            self.assertIn(words, self.loaded(self.site))
+
+    def test_two_installs_do_not_mix(self):
+        other = self.scratch / "other"
+        other.mkdir()
+        self.write(self.site, "verdict.json", verdict({**self.bound(self.site), "driver": "580.95.05"}))
+        self.assertTrue(self.shown(self.site)["present"])
+        self.assertFalse(self.shown(other)["present"])
+
+    def test_a_strict_umask_hides_nothing(self):
+        old = os.umask(0o077)
+        try:
+            path = self.write(self.site, "verdict.json", verdict({"driver": "1", "gpu 0": "a", "libpar.so": "b"}))
+        finally:
+            os.umask(old)
+        for part in (path, path.parent, path.parent.parent):
+            self.assertTrue(os.stat(part).st_mode & 0o004, part)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,233 @@
+#include "verify/state.h"
+#include "base/err.h"
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pwd.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SYSTEM "/var/lib/sgl-pcie"
+
+enum { FILE_MAX = 4 << 20, KEY_HEX = 16 };
+
+struct folders {
+    char folder[2][PATH_MAX];
+    size_t count;
+};
+
+/* ---- where ---- */
+
+static void add(struct folders *out, const char *folder, const char *below)
+{
+    if (snprintf(out->folder[out->count], PATH_MAX, "%s%s", folder, below) < PATH_MAX)
+        out->count++;
+}
+
+/* The home of the passwd database, not $HOME: sudo and services set that to anything. */
+static void find_folders(struct folders *out)
+{
+    const char *named = getenv(SP_STATE_ENV);
+    const struct passwd *user = getpwuid(geteuid());
+
+    out->count = 0;
+    if (named && named[0]) {
+        add(out, named, "");
+        return;
+    }
+    if (geteuid() != 0 && user)
+        add(out, user->pw_dir, "/.local/state/sgl-pcie");
+    add(out, SYSTEM, "");
+}
+
+static int key_of(char key[KEY_HEX + 1], const char *site)
+{
+    char real[PATH_MAX], sum[SP_SHA256_HEX + 1];
+    const char *path = realpath(site, real) ? real : site;
+    int rc = sp_sha256(sum, path, strlen(path));
+
+    (void)snprintf(key, KEY_HEX + 1, "%.*s", KEY_HEX, rc == SP_OK ? sum : "");
+    return rc;
+}
+
+/* ---- reading ---- */
+
+static int explain(char **reason, const char *path, const char *why)
+{
+    free(*reason);
+    return asprintf(reason, "%s: %s", path, why) < 0 ? (*reason = NULL, sp_err(SP_ECANNOT, "out of memory")) : SP_OK;
+}
+
+/* NULL, or why this file does not count. */
+static const char *read_owned(struct sp_buf *out, int fd)
+{
+    struct stat st;
+    ssize_t got = 1;
+    char block[16384];
+
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
+        return "not a file";
+    if (st.st_uid != 0 && st.st_uid != geteuid())
+        return "belongs to another user";
+    if (st.st_size > FILE_MAX)
+        return "too large";
+    while (got > 0 && out->len <= FILE_MAX) {
+        got = read(fd, block, sizeof block);
+        if (got > 0 && sp_buf_append(out, block, (size_t)got) < 0)
+            return "out of memory";
+    }
+    return got < 0 ? "cannot be read" : NULL;
+}
+
+static const char *parse(json_t **content, const struct sp_buf *bytes, const char *schema)
+{
+    json_t *root = json_loadb(bytes->data ? bytes->data : "", bytes->len, 0, NULL);
+    const char *found = json_string_value(json_object_get(root, "schema"));
+
+    if (!root)
+        return "not JSON";
+    if (!found || strcmp(found, schema) != 0) {
+        json_decref(root);
+        return "of another schema";
+    }
+    *content = root;
+    return NULL;
+}
+
+/* 0 also when it does not count; *reason says why, unless there is simply no file. */
+static int try_file(json_t **content, char **reason, const char *path, const char *schema)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    struct sp_buf bytes = SP_BUF_INIT;
+    const char *why = NULL;
+
+    if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
+        return SP_OK;
+    if (fd < 0)
+        return explain(reason, path, strerror(errno));
+    why = read_owned(&bytes, fd);
+    close(fd);
+    if (!why)
+        why = parse(content, &bytes, schema);
+    sp_buf_free(&bytes);
+    return why ? explain(reason, path, why) : SP_OK;
+}
+
+int sp_state_read(json_t **content, char **found, const char *name, const char *schema, const char *site)
+{
+    struct folders folders;
+    char key[KEY_HEX + 1], path[2 * PATH_MAX];
+    int rc = key_of(key, site);
+
+    *content = NULL;
+    *found = strdup("there is none for this machine");
+    find_folders(&folders);
+    for (size_t i = 0; i < folders.count && rc == SP_OK && !*content; i++) {
+        (void)snprintf(path, sizeof path, "%s/%s/%s", folders.folder[i], key, name);
+        rc = try_file(content, found, path, schema);
+    }
+    if (rc == SP_OK && *content) {
+        free(*found);
+        *found = strdup(path);
+    }
+    if (rc == SP_OK && !*found)
+        rc = sp_err(SP_ECANNOT, "out of memory");
+    return rc;
+}
+
+/* ---- writing ---- */
+
+/* Folders above ours are made as the system makes them; ours are readable by all, whatever the umask. */
+static int make_folder(const char *path, bool ours)
+{
+    if (mkdir(path, 0755) == 0)
+        return ours && chmod(path, 0755) != 0 ? sp_err_sys(SP_ECANNOT, "cannot open '%s' to all", path) : SP_OK;
+    return errno == EEXIST ? SP_OK : sp_err_sys(SP_ECANNOT, "cannot make '%s'", path);
+}
+
+static int make_folders(const char *folder, const char *key)
+{
+    char path[2 * PATH_MAX];
+    int rc = SP_OK;
+
+    (void)snprintf(path, sizeof path, "%s", folder);
+    for (char *slash = strchr(path + 1, '/'); slash && rc == SP_OK; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        rc = make_folder(path, false);
+        *slash = '/';
+    }
+    if (rc == SP_OK)
+        rc = make_folder(path, true);
+    (void)snprintf(path, sizeof path, "%s/%s", folder, key);
+    return rc == SP_OK ? make_folder(path, true) : rc;
+}
+
+static int write_beside(const char *path, const char *beside, const char *text)
+{
+    int fd = open(beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
+    int rc = fd < 0 ? sp_err_sys(SP_ECANNOT, "cannot make '%s'", beside) : sp_write_all(fd, text, strlen(text), beside);
+
+    if (rc == SP_OK && (fchmod(fd, 0644) != 0 || fsync(fd) != 0))
+        rc = sp_err_sys(SP_ECANNOT, "cannot finish '%s'", beside);
+    if (fd >= 0)
+        close(fd);
+    if (rc == SP_OK && rename(beside, path) != 0)
+        rc = sp_err_sys(SP_ECANNOT, "cannot put '%s' in place", path);
+    if (rc < 0 && fd >= 0)
+        unlink(beside);
+    return rc;
+}
+
+/* The new name must outlive a power cut. */
+static void sync_folder(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (fd >= 0) {
+        (void)fsync(fd);
+        close(fd);
+    }
+}
+
+static int write_text(char **path, const char *folder, const char *name, const char *text)
+{
+    char beside[2 * PATH_MAX];
+    int rc = asprintf(path, "%s/%s", folder, name) < 0 ? sp_err(SP_ECANNOT, "out of memory") : SP_OK;
+
+    (void)snprintf(beside, sizeof beside, "%s/.%s.%ld", folder, name, (long)getpid());
+    if (rc == SP_OK && unlink(beside) != 0 && errno != ENOENT) /* of a process of the same number that was killed */
+        rc = sp_err_sys(SP_ECANNOT, "cannot remove '%s'", beside);
+    if (rc == SP_OK)
+        rc = write_beside(*path, beside, text);
+    if (rc == SP_OK)
+        sync_folder(folder);
+    return rc;
+}
+
+int sp_state_write(char **path, const char *name, const json_t *content, const char *site)
+{
+    char *text = json_dumps(content, JSON_SORT_KEYS | JSON_INDENT(2));
+    struct folders folders;
+    char key[KEY_HEX + 1], folder[2 * PATH_MAX];
+    int rc = text ? key_of(key, site) : sp_err(SP_ECANNOT, "out of memory");
+
+    *path = NULL;
+    find_folders(&folders);
+    if (rc == SP_OK && folders.count == 0)
+        rc = sp_err(SP_ECANNOT, "no folder for state: $" SP_STATE_ENV " is too long");
+    if (rc == SP_OK)
+        rc = make_folders(folders.folder[0], key);
+    if (rc == SP_OK) {
+        (void)snprintf(folder, sizeof folder, "%s/%s", folders.folder[0], key);
+        rc = write_text(path, folder, name, text);
+    }
+    if (rc < 0)
+        sp_err_hint(rc, "set $" SP_STATE_ENV " to a folder that you can write");
+    free(text);
+    return rc;
+}
