@@ -1,0 +1,20 @@
+# same_seed.cmake: the same seed gives the same trace, step by step.
+#   cmake -DEMULATOR=par-emulator -P same_seed.cmake
+foreach(run "host-one-shot;3;17" "host-two-shot;5;4" "push-two-shot;4;9" "push-one-shot-chunked;3;5" "pull-two-shot;8;2")
+  list(GET run 0 algorithm)
+  list(GET run 1 world)
+  list(GET run 2 seed)
+  foreach(faults "" "--faults")
+    foreach(i 1 2)
+      execute_process(COMMAND ${EMULATOR} show --algorithm ${algorithm} --world ${world} --first ${seed} ${faults}
+        OUTPUT_VARIABLE trace${i} RESULT_VARIABLE code)
+      if(NOT code EQUAL 0)
+        message(FATAL_ERROR "${algorithm} ${world} ${seed} ${faults}: exit code ${code}")
+      endif()
+    endforeach()
+    string(LENGTH "${trace1}" length)
+    if(NOT trace1 STREQUAL trace2 OR length LESS 1000)
+      message(FATAL_ERROR "${algorithm} ${world} ${seed} ${faults}: two traces of one seed differ")
+    endif()
+  endforeach()
+endforeach()
