@@ -363,11 +363,11 @@ static void to_hex(char *out, const unsigned char *digest, unsigned int len)
 {
     static const char digits[] = "0123456789abcdef";
 
-    for (unsigned int i = 0; i < len; i++) {
+    for (size_t i = 0; i < len; i++) {
         out[2 * i] = digits[digest[i] >> 4];
         out[2 * i + 1] = digits[digest[i] & 15];
     }
-    out[2 * len] = '\0';
+    out[2 * (size_t)len] = '\0';
 }
 
 static int digest_hex(char *out, const EVP_MD *md, const char *head, size_t head_len, const void *data, size_t len)

@@ -102,7 +102,7 @@ static int explain_drift(int root, const char *root_path, const struct sp_journa
 
     sp_place_name(&place, journal, drift->first);
     for (int to = SP_FORWARD; to <= SP_BACK; to++) {
-        const struct sp_oid *image = sp_target_of(change, to);
+        const struct sp_oid *image = sp_target_of(change, (enum sp_direction)to);
         struct sp_oid side;
 
         if (!image->hex[0] || sp_image_id(&side, NULL, root, place.side_path[to]) < 0 || !sp_oid_same(&side, image))
