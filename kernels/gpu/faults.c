@@ -19,10 +19,10 @@
 
 enum {
     DATA_BYTES = 1 << 20,
-    COUNT = 8192,         /* elements of a call */
+    COUNT = 8192, /* elements of a call */
     GRAPH_CALLS = 50,
-    KILL_AT = 200,        /* eager calls or replays before the victim dies */
-    PATIENCE_S = 20       /* how long a survivor waits for the abort */
+    KILL_AT = 200,  /* eager calls or replays before the victim dies */
+    PATIENCE_S = 20 /* how long a survivor waits for the abort */
 };
 
 static const double dead_limit_s = 1.0;  /* from the death of a process until every rank knows */
@@ -30,20 +30,20 @@ static const double raise_limit_s = 5.0; /* until the engine's own synchronisati
 
 /* What a rank saw, in shared memory. */
 typedef struct {
-    double noticed_at;    /* when this rank's main thread knew that it is over */
-    double told_at;       /* when the library's watcher said so */
-    int create;           /* par_create()'s result where that is the test */
-    int status;           /* par_status() at the end */
-    int raised;           /* the engine's own synchronisation failed */
-    int wrong;            /* wrong elements */
-    int left;             /* memory files still open or mapped after par_close() */
+    double noticed_at; /* when this rank's main thread knew that it is over */
+    double told_at;    /* when the library's watcher said so */
+    int create;        /* par_create()'s result where that is the test */
+    int status;        /* par_status() at the end */
+    int raised;        /* the engine's own synchronisation failed */
+    int wrong;         /* wrong elements */
+    int left;          /* memory files still open or mapped after par_close() */
     par_report report;
-    char text[256];       /* par_last_error(), or what the all-gather said */
-    char log[512];        /* what the library logged */
+    char text[256]; /* par_last_error(), or what the all-gather said */
+    char log[512];  /* what the library logged */
 } witness;
 
 typedef struct {
-    double struck_at; /* when the fault happened */
+    double struck_at;  /* when the fault happened */
     volatile int done; /* how many survivors have seen the end */
     witness seen[RANKS_MAX];
 } scene;
@@ -59,9 +59,9 @@ typedef struct {
 
 struct fault {
     const char *name;
-    int (*act)(const job *j, fleet *f, witness *w);                /* null: the test is about par_create() */
+    int (*act)(const job *j, fleet *f, witness *w); /* null: the test is about par_create() */
     int (*verdict)(const job *j, const ranks_outcome *o, char *why, size_t size); /* 1: as it must be */
-    int kills;           /* the victim dies */
+    int kills;                                                                    /* the victim dies */
     uint32_t mode;
     double timeout_s, late_s;
     unsigned algorithms; /* it is tried with these */
@@ -526,9 +526,14 @@ static void run_one(job *j, const fault *which, int algorithm)
     }
     report = j->scene->seen[which->verdict == verdict_overlap ? j->victim : first].report.text;
     snprintf(id, sizeof(id), "fault/%s/%s", which->name, par_algorithm_name(algorithm));
-    report_check(id, good ? CHECK_PASS : CHECK_FAIL, good ? 0 : outcome.timed_out ? CODE_HANG : CODE_CHECK,
+    report_check(id, good ? CHECK_PASS : CHECK_FAIL,
+                 good                ? 0
+                 : outcome.timed_out ? CODE_HANG
+                                     : CODE_CHECK,
                  outcome.seconds, "%.2f s after the fault: %s", latest_notice(j),
-                 why[0] != '\0' ? why : report[0] != '\0' ? report : j->scene->seen[first].text);
+                 why[0] != '\0'      ? why
+                 : report[0] != '\0' ? report
+                                     : j->scene->seen[first].text);
 }
 
 /* What is free on each GPU must be what was free before, but for the noise of the driver. */
@@ -544,8 +549,10 @@ static void check_memory(const probe *before, const options *o)
         most = lost > most ? lost : most;
     }
     report_check("fault/nothing-left", rc == 0 && most <= noise ? CHECK_PASS : CHECK_FAIL,
-                 rc != 0 ? rc : most <= noise ? 0 : CODE_CHECK, seconds_now() - begin,
-                 "%.1f MiB of GPU memory less than before", most / 1048576);
+                 rc != 0         ? rc
+                 : most <= noise ? 0
+                                 : CODE_CHECK,
+                 seconds_now() - begin, "%.1f MiB of GPU memory less than before", most / 1048576);
 }
 
 int faults_command(const options *o)
@@ -570,7 +577,8 @@ int faults_command(const options *o)
         rc = rank_fail(CODE_CANNOT, "no shared memory");
     for (i = 0; i < FAULTS && rc == 0; i++)
         for (a = 1; a < PAR_ALGORITHMS; a++)
-            if (((unsigned)faults[i].algorithms & o->algorithms) >> a & 1u && transports >> par_algorithm_transport(a) & 1u) {
+            if (((unsigned)faults[i].algorithms & o->algorithms) >> a & 1u &&
+                transports >> par_algorithm_transport(a) & 1u) {
                 j.victim = turn++ % 3 == 2 ? 0 : j.world - 1; /* rank 0 has its own ways to be special */
                 run_one(&j, &faults[i], a);
             }

@@ -58,8 +58,9 @@ static int make_comms(fleet *f)
     if (f->local)
         rc = fleet_par(f, par_create_local(f->comm, f->world, f->device, &f->options), "create");
     else
-        rc = fleet_par(f, par_create(&f->comm[0], f->first, f->world, f->device[f->first], ranks_allgather,
-                                     f->ranks, &f->options), "create");
+        rc = fleet_par(
+            f, par_create(&f->comm[0], f->first, f->world, f->device[f->first], ranks_allgather, f->ranks, &f->options),
+            "create");
     return ranks_agree(f->ranks, rc);
 }
 
@@ -199,8 +200,7 @@ int fleet_load(fleet *f, const dataset *d, size_t room)
 
 /* --- calls ----------------------------------------------------------------------------------- */
 
-int fleet_all_reduce(fleet *f, int set, const void *const *in, void *const *out, size_t count, int dtype,
-                     int algorithm)
+int fleet_all_reduce(fleet *f, int set, const void *const *in, void *const *out, size_t count, int dtype, int algorithm)
 {
     if (f->local)
         return par_all_reduce_local(f->comm, in, out, count, (par_dtype)dtype, (par_algorithm)algorithm,
@@ -230,8 +230,8 @@ static int compare(fleet *f, int set, const fleet_call *c, int slot, char *const
     for (h = 0; h < f->held && rc == 0; h++) {
         rc = on_device(f, h);
         if (rc == 0)
-            rc = CUDA(check_compare(out[h], f->expected[h] + c->shift * size, c->count, size, guard,
-                                    &f->tally[h][slot], f->stream[set][h]));
+            rc = CUDA(check_compare(out[h], f->expected[h] + c->shift * size, c->count, size, guard, &f->tally[h][slot],
+                                    f->stream[set][h]));
     }
     return rc;
 }
@@ -266,8 +266,7 @@ int fleet_enqueue_bare(fleet *f, int set, const fleet_call *c, int slot)
         in[h] = f->input[h] + c->shift * size;
         out[h] = f->work[set][h] + FLEET_MARGIN + c->offset * size;
     }
-    rc = fleet_par(f, fleet_all_reduce(f, set, in, (void *const *)out, c->count, c->dtype, c->algorithm),
-                   "all-reduce");
+    rc = fleet_par(f, fleet_all_reduce(f, set, in, (void *const *)out, c->count, c->dtype, c->algorithm), "all-reduce");
     return rc != 0 ? rc : compare(f, set, c, slot, out, 0);
 }
 
@@ -381,7 +380,8 @@ static void describe(const fleet *f, int h, const fleet_call *c, const check_tal
 {
     int digits = (int)size_of(c->dtype) * 2;
 
-    rank_fail(CODE_WRONG, "rank %d of %d: %s %s count %zu shift %zu offset %zu %s: %llu wrong, %llu guard bytes; "
+    rank_fail(CODE_WRONG,
+              "rank %d of %d: %s %s count %zu shift %zu offset %zu %s: %llu wrong, %llu guard bytes; "
               "element %llu expected 0x%0*x seen 0x%0*x",
               f->first + h, f->world, par_algorithm_name(c->algorithm), par_dtype_name(c->dtype), c->count, c->shift,
               c->offset, c->in_place ? "in place" : "out of place", t->wrong, t->guard, t->sample[0].index, digits,

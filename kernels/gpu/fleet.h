@@ -19,15 +19,15 @@
 enum {
     FLEET_SETS = 2,
     FLEET_TALLIES = 256,
-    FLEET_GUARD = 256,        /* poisoned bytes before and behind an output */
-    FLEET_MARGIN = 1024,      /* before the first output in a work buffer, and behind the longest */
-    FLEET_SECOND = 1 << 20    /* bytes of the second set's work buffers */
+    FLEET_GUARD = 256,     /* poisoned bytes before and behind an output */
+    FLEET_MARGIN = 1024,   /* before the first output in a work buffer, and behind the longest */
+    FLEET_SECOND = 1 << 20 /* bytes of the second set's work buffers */
 };
 
 typedef struct {
     ranks *ranks;
-    int world, first, held;   /* world size; ranks first..first+held-1 are here */
-    int local;                /* all in this process */
+    int world, first, held; /* world size; ranks first..first+held-1 are here */
+    int local;              /* all in this process */
     par_options options;
     int device[PAR_MAX_WORLD];
     par_comm *comm[PAR_MAX_WORLD];
@@ -36,15 +36,15 @@ typedef struct {
     const dataset *data;
     char *input[PAR_MAX_WORLD], *expected[PAR_MAX_WORLD];
     char *work[FLEET_SETS][PAR_MAX_WORLD];
-    size_t room;              /* longest message */
+    size_t room; /* longest message */
     check_tally *tally[PAR_MAX_WORLD];
 } fleet;
 
 /* One all-reduce of a test: everything a rank must know, the same on all ranks. */
 typedef struct {
     int algorithm, dtype;
-    size_t count, shift;      /* elements; where in the dataset the input starts */
-    size_t offset;            /* elements by which the output misses alignment */
+    size_t count, shift; /* elements; where in the dataset the input starts */
+    size_t offset;       /* elements by which the output misses alignment */
     int in_place;
 } fleet_call;
 
@@ -73,7 +73,9 @@ int fleet_enqueue(fleet *f, int set, const fleet_call *call, int slot);
 int fleet_enqueue_bare(fleet *f, int set, const fleet_call *call, int slot);
 
 /* Capture what is enqueued on a set from begin to end, a graph per GPU. */
-typedef struct { void *exec[PAR_MAX_WORLD]; } fleet_graph;
+typedef struct {
+    void *exec[PAR_MAX_WORLD];
+} fleet_graph;
 int fleet_capture_begin(fleet *f, int set);
 int fleet_capture_end(fleet *f, int set, fleet_graph *out);
 int fleet_launch(fleet *f, int set, const fleet_graph *graph);

@@ -5,6 +5,7 @@
 #include "report.h"
 
 #include <getopt.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,43 +25,57 @@ static const command commands[] = {
     {"perf", "time the algorithms, and NCCL beside them", perf_command},
 };
 
-enum {
-    OPT_GPUS = 256, OPT_WORLDS, OPT_TRANSPORT, OPT_ALGORITHMS, OPT_TYPES, OPT_MODE, OPT_FAULTS, OPT_SOAK, OPT_MAX,
-    OPT_SIZES, OPT_LANES, OPT_THREADS, OPT_CHUNKS, OPT_CALLS, OPT_ITERATIONS, OPT_NCCL, OPT_NO_NCCL, OPT_MODEL,
-    OPT_EACH, OPT_GRID, OPT_SEED, OPT_LIMIT, OPT_TIMEOUT, OPT_JSON
-};
+/* What an option's value is, and with it the type of the member that it goes to. */
+typedef enum {
+    FLAG,       /* int, becomes 1 */
+    CLEAR,      /* int, becomes 0 */
+    COUNT,      /* int, at least 1 */
+    NUMBER,     /* uint64_t */
+    SIZE,       /* size_t, with K, M or G */
+    SECONDS,    /* double */
+    TEXT,       /* const char * */
+    SIZES,      /* size_list */
+    GPUS,       /* the options */
+    MODE,       /* the options */
+    WORLDS,     /* unsigned, bits */
+    TRANSPORTS, /* unsigned, bits */
+    ALGORITHMS, /* unsigned, bits */
+    TYPES       /* unsigned, bits */
+} kind;
 
-/* One option: its value's name (null: none), and help. */
 typedef struct {
     const char *name, *value, *help;
-    int id;
+    kind kind;
+    size_t offset; /* of the member */
 } option_spec;
 
+#define TO(member) offsetof(options, member)
+
 static const option_spec specs[] = {
-    {"gpus", "LIST", "CUDA device numbers in PCI order (default: all)", OPT_GPUS},
-    {"world", "LIST", "world sizes (default: smoke all, perf the number of GPUs)", OPT_WORLDS},
-    {"transport", "LIST", "host, push, pull, peer (push and pull), all (default)", OPT_TRANSPORT},
-    {"algorithms", "LIST", "by name, as host-two-shot (default: all)", OPT_ALGORITHMS},
-    {"types", "LIST", "fp16, bf16, fp32 (default: smoke all, perf bf16)", OPT_TYPES},
-    {"seed", "N", "of the test data (default 1)", OPT_SEED},
-    {"limit", "SECONDS", "time limit of one group of processes (default 300)", OPT_LIMIT},
-    {"timeout", "SECONDS", "of a wait inside a call (default 10)", OPT_TIMEOUT},
-    {"json", NULL, "one JSON object instead of text", OPT_JSON},
-    {"mode", "MODE", "smoke: process, local (all ranks in one process), both (default)", OPT_MODE},
-    {"max-bytes", "SIZE", "smoke: longest message (default 64M)", OPT_MAX},
-    {"soak", "N", "smoke: then N small calls under random delays, per group", OPT_SOAK},
-    {"faults", NULL, "smoke: kill, stall and overlap ranks instead", OPT_FAULTS},
-    {"sizes", "LIST", "perf: message sizes, K and M for KiB and MiB", OPT_SIZES},
-    {"lanes", "LIST", "perf: blocks per call to try; 0 is the library's rule (default)", OPT_LANES},
-    {"threads", "LIST", "perf: threads per block to try; 0 is the library's rule (default)", OPT_THREADS},
-    {"chunks", "LIST", "perf: chunk sizes to try; 0 is the library's rule (default)", OPT_CHUNKS},
-    {"calls", "N", "perf: calls in a CUDA graph (default 100)", OPT_CALLS},
-    {"iterations", "N", "perf: replays timed (default 20, fewer when they are long)", OPT_ITERATIONS},
-    {"nccl", "PATH", "perf: libnccl.so.2 to compare with (default: as the dynamic linker finds it)", OPT_NCCL},
-    {"no-nccl", NULL, "perf: without NCCL", OPT_NO_NCCL},
-    {"model", NULL, "perf: measure latency and rates first, and print what they allow", OPT_MODEL},
-    {"each", NULL, "perf: a row for every algorithm, not only for the fastest", OPT_EACH},
-    {"grid", NULL, "perf: a line for every combination of lanes, threads and chunk that is tried", OPT_GRID},
+    {"gpus", "LIST", "CUDA device numbers in PCI order (default: all)", GPUS, 0},
+    {"world", "LIST", "world sizes (default: smoke all, perf the number of GPUs)", WORLDS, TO(worlds)},
+    {"transport", "LIST", "host, push, pull, peer (push and pull), all (default)", TRANSPORTS, TO(transports)},
+    {"algorithms", "LIST", "by name, as host-two-shot (default: all)", ALGORITHMS, TO(algorithms)},
+    {"types", "LIST", "fp16, bf16, fp32 (default: smoke all, perf bf16)", TYPES, TO(dtypes)},
+    {"seed", "N", "of the test data (default 1)", NUMBER, TO(seed)},
+    {"limit", "SECONDS", "time limit of one group of processes (default 300)", SECONDS, TO(limit_s)},
+    {"timeout", "SECONDS", "of a wait inside a call (default 10)", SECONDS, TO(timeout_s)},
+    {"json", NULL, "one JSON object instead of text", FLAG, TO(json)},
+    {"mode", "MODE", "smoke: process, local (all ranks in one process), both (default)", MODE, 0},
+    {"max-bytes", "SIZE", "smoke: longest message (default 64M)", SIZE, TO(max_bytes)},
+    {"soak", "N", "smoke: then N small calls under random delays, per group", NUMBER, TO(soak)},
+    {"faults", NULL, "smoke: kill, stall and overlap ranks instead", FLAG, TO(faults)},
+    {"sizes", "LIST", "perf: message sizes, K and M for KiB and MiB", SIZES, TO(sizes)},
+    {"lanes", "LIST", "perf: blocks per call to try; 0 is the library's rule (default)", SIZES, TO(lanes)},
+    {"threads", "LIST", "perf: threads per block to try; 0 is the library's rule (default)", SIZES, TO(threads)},
+    {"chunks", "LIST", "perf: chunk sizes to try; 0 is the library's rule (default)", SIZES, TO(chunks)},
+    {"calls", "N", "perf: calls in a CUDA graph (default 100)", COUNT, TO(calls)},
+    {"iterations", "N", "perf: replays timed (default 20, fewer when they are long)", COUNT, TO(iterations)},
+    {"nccl", "PATH", "perf: libnccl.so.2 to compare with (default: as the linker finds it)", TEXT, TO(nccl_path)},
+    {"no-nccl", NULL, "perf: without NCCL", CLEAR, TO(nccl)},
+    {"model", NULL, "perf: measure latency and rates first, and print what they allow", FLAG, TO(model)},
+    {"each", NULL, "perf: a row for every algorithm, not only for the fastest", FLAG, TO(each)},
+    {"grid", NULL, "perf: a line for every lanes, threads and chunk that is tried", FLAG, TO(grid)},
 };
 
 enum { SPECS = sizeof(specs) / sizeof(specs[0]), COMMANDS = sizeof(commands) / sizeof(commands[0]) };
@@ -77,8 +92,9 @@ static void print_help(void)
         printf("  --%s%s%-*s %s\n", specs[i].name, specs[i].value != NULL ? " " : "",
                20 - (int)strlen(specs[i].name) - (specs[i].value != NULL ? 1 : 0),
                specs[i].value != NULL ? specs[i].value : "", specs[i].help);
-    printf("\nExit codes: 0 ok, 1 a check failed, 2 usage, 5 could not (no GPU, driver, memory), 7 wrong data, 8 hang,\n"
-           "9 inconclusive.\n");
+    printf(
+        "\nExit codes: 0 ok, 1 a check failed, 2 usage, 5 could not (no GPU, driver, memory), 7 wrong data, 8 hang,\n"
+        "9 inconclusive.\n");
 }
 
 /* --- values ---------------------------------------------------------------------------------- */
@@ -196,48 +212,86 @@ static int take_mode(options *o, const char *value)
     return (o->process && o->local && strcmp(value, "both") != 0) ? -1 : 0;
 }
 
-static int take_list(size_list *l, const char *value)
-{
-    l->n = 0;
-    return each_piece(value, take_size, l);
-}
-
-static int take_count(size_t *out, const char *value, size_t most)
-{
-    return parse_size(out, value) != 0 || *out < 1 || *out > most ? -1 : 0;
-}
-
-static int take_option(options *o, int id, const char *value)
+static int take_count(int *out, const char *value)
 {
     size_t n = 0;
+    int rc = parse_size(&n, value) != 0 || n < 1 || n > 1000 ? -1 : 0;
+
+    *out = (int)n;
+    return rc;
+}
+
+static int take_number(uint64_t *out, const char *value)
+{
+    size_t n = 0;
+    int rc = parse_size(&n, value);
+
+    *out = n;
+    return rc;
+}
+
+static int take_seconds(double *out, const char *value)
+{
+    size_t n = 0;
+    int rc = parse_size(&n, value) != 0 || n < 1 || n > 86400 ? -1 : 0;
+
+    *out = (double)n;
+    return rc;
+}
+
+static int take_sizes(size_list *out, const char *value)
+{
+    out->n = 0;
+    return each_piece(value, take_size, out);
+}
+
+/* Put an option's value where it belongs; 0, or -1 when it is none. */
+static int take_option(options *o, const option_spec *spec, const char *value)
+{
+    void *to = (char *)o + spec->offset;
     int rc = 0;
 
-    switch (id) {
-    case OPT_GPUS: rc = each_piece(value, take_gpu, o); break;
-    case OPT_WORLDS: rc = each_piece(value, take_world, &o->worlds); break;
-    case OPT_TRANSPORT: rc = each_piece(value, take_transport, &o->transports); break;
-    case OPT_ALGORITHMS: rc = each_piece(value, take_algorithm, &o->algorithms); break;
-    case OPT_TYPES: rc = each_piece(value, take_type, &o->dtypes); break;
-    case OPT_MODE: rc = take_mode(o, value); break;
-    case OPT_FAULTS: o->faults = 1; break;
-    case OPT_SOAK: rc = take_count(&n, value, (size_t)1 << 40); o->soak = n; break;
-    case OPT_MAX: rc = take_count(&o->max_bytes, value, (size_t)1 << 30); break;
-    case OPT_SIZES: rc = take_list(&o->sizes, value); break;
-    case OPT_LANES: rc = take_list(&o->lanes, value); break;
-    case OPT_THREADS: rc = take_list(&o->threads, value); break;
-    case OPT_CHUNKS: rc = take_list(&o->chunks, value); break;
-    case OPT_CALLS: rc = take_count(&n, value, 10000); o->calls = (int)n; break;
-    case OPT_ITERATIONS: rc = take_count(&n, value, 1000); o->iterations = (int)n; break;
-    case OPT_NCCL: o->nccl_path = value; break;
-    case OPT_NO_NCCL: o->nccl = 0; break;
-    case OPT_MODEL: o->model = 1; break;
-    case OPT_EACH: o->each = 1; break;
-    case OPT_GRID: o->grid = 1; break;
-    case OPT_SEED: rc = parse_size(&n, value); o->seed = n; break;
-    case OPT_LIMIT: rc = take_count(&n, value, 86400); o->limit_s = (double)n; break;
-    case OPT_TIMEOUT: rc = take_count(&n, value, 86400); o->timeout_s = (double)n; break;
-    case OPT_JSON: o->json = 1; break;
-    default: rc = -1; break;
+    switch (spec->kind) {
+    case FLAG:
+    case CLEAR:
+        *(int *)to = spec->kind == FLAG;
+        break;
+    case COUNT:
+        rc = take_count(to, value);
+        break;
+    case NUMBER:
+        rc = take_number(to, value);
+        break;
+    case SIZE:
+        rc = parse_size(to, value) != 0 || *(size_t *)to < 1 || *(size_t *)to > (size_t)1 << 30 ? -1 : 0;
+        break;
+    case SECONDS:
+        rc = take_seconds(to, value);
+        break;
+    case TEXT:
+        *(const char **)to = value;
+        break;
+    case SIZES:
+        rc = take_sizes(to, value);
+        break;
+    case GPUS:
+        rc = each_piece(value, take_gpu, o);
+        break;
+    case MODE:
+        rc = take_mode(o, value);
+        break;
+    case WORLDS:
+        rc = each_piece(value, take_world, to);
+        break;
+    case TRANSPORTS:
+        rc = each_piece(value, take_transport, to);
+        break;
+    case ALGORITHMS:
+        rc = each_piece(value, take_algorithm, to);
+        break;
+    case TYPES:
+        rc = each_piece(value, take_type, to);
+        break;
     }
     return rc;
 }
@@ -266,13 +320,12 @@ static int parse(options *o, int argc, char **argv)
     for (i = 0; i < SPECS; i++) {
         longs[i].name = specs[i].name;
         longs[i].has_arg = specs[i].value != NULL ? required_argument : no_argument;
-        longs[i].val = specs[i].id;
     }
     while (rc == 0 && (id = getopt_long(argc, argv, "", longs, &index)) != -1) {
         if (id == '?')
             rc = CODE_USAGE;
-        else if (take_option(o, id, optarg) != 0)
-            rc = bad_value(longs[index].name, optarg != NULL ? optarg : "");
+        else if (take_option(o, &specs[index], optarg) != 0)
+            rc = bad_value(specs[index].name, optarg);
     }
     if (rc == 0 && optind < argc)
         rc = bad_value("(argument)", argv[optind]);

@@ -8,7 +8,9 @@ enum { ROUNDS = 2000, PASSES = 40, NODES = 200 };
 
 /* --- timing ---------------------------------------------------------------------------------- */
 
-typedef struct { cudaEvent_t begin, end; } stopwatch;
+typedef struct {
+    cudaEvent_t begin, end;
+} stopwatch;
 
 static int stopwatch_start(stopwatch *w, cudaStream_t stream)
 {
@@ -75,7 +77,8 @@ static int measure_latency(double *us, fleet *f, uint32_t *in, uint32_t *out)
             continue;
         rc = CUDA(cudaMemsetAsync(failed, 0, sizeof(*failed), stream));
         rc = rc != 0 ? rc : stopwatch_start(&watch, stream);
-        rc = rc != 0 ? rc : CUDA(check_ping_pong(in + 64 * turn, out + 64 * turn, f->first == 0, ROUNDS, failed, stream));
+        rc = rc != 0 ? rc
+                     : CUDA(check_ping_pong(in + 64 * turn, out + 64 * turn, f->first == 0, ROUNDS, failed, stream));
         rc = rc != 0 ? rc : stopwatch_stop(&watch, stream, us);
         rc = rc != 0 ? rc : CUDA(cudaMemcpy(&seen, failed, sizeof(seen), cudaMemcpyDeviceToHost));
         if (rc == 0 && seen != 0)

@@ -9,8 +9,8 @@
 
 /* Microseconds, and bytes per microsecond and GPU while all GPUs are at it (the slowest of them). */
 typedef struct {
-    double node_us;            /* an empty kernel in a graph */
-    double host_us, peer_us;   /* one way: a word written until it is seen */
+    double node_us;                          /* an empty kernel in a graph */
+    double host_us, peer_us;                 /* one way: a word written until it is seen */
     double host_read, host_write, host_both; /* both: the sum of the two directions */
     double peer_read, peer_write;
 } link_rates;

@@ -10,7 +10,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-typedef struct { char bytes[128]; } unique_id;
+typedef struct {
+    char bytes[128];
+} unique_id;
 
 /* The entry points that are used, by NCCL's stable C interface. */
 static struct {

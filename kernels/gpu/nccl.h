@@ -10,11 +10,11 @@
 
 typedef struct {
     void *library, *comm;
-    int version;        /* as 22809 for 2.28.9 */
-    int channels;       /* of a collective, as NCCL logged it; 0 if it did not */
-    char path[256];     /* the library */
-    char via[64];       /* how channel 0 reaches the next rank, as NCCL logged it */
-    int log;            /* memfd with NCCL's log of the start, or -1 */
+    int version;    /* as 22809 for 2.28.9 */
+    int channels;   /* of a collective, as NCCL logged it; 0 if it did not */
+    char path[256]; /* the library */
+    char via[64];   /* how channel 0 reaches the next rank, as NCCL logged it */
+    int log;        /* memfd with NCCL's log of the start, or -1 */
 } nccl;
 
 /* Load and connect all ranks; the current device is the rank's. Collective. path null: the linker's search. */

@@ -19,24 +19,24 @@ typedef struct {
 } size_list;
 
 typedef struct {
-    int gpu[RANKS_MAX];   /* CUDA device numbers in PCI order */
-    int gpus;             /* 0: all there are */
-    unsigned worlds;      /* bits 2..8; 0: every size the GPUs allow */
-    unsigned transports;  /* bits of par_transport */
-    unsigned algorithms;  /* bits of par_algorithm */
-    unsigned dtypes;      /* bits of par_dtype */
-    int process, local;   /* which modes smoke runs */
-    int faults;           /* smoke: the fault tests instead */
-    uint64_t soak;        /* smoke: small calls in a row */
+    int gpu[RANKS_MAX];  /* CUDA device numbers in PCI order */
+    int gpus;            /* 0: all there are */
+    unsigned worlds;     /* bits 2..8; 0: every size the GPUs allow */
+    unsigned transports; /* bits of par_transport */
+    unsigned algorithms; /* bits of par_algorithm */
+    unsigned dtypes;     /* bits of par_dtype */
+    int process, local;  /* which modes smoke runs */
+    int faults;          /* smoke: the fault tests instead */
+    uint64_t soak;       /* smoke: small calls in a row */
     size_t max_bytes;
-    size_list sizes;      /* perf */
+    size_list sizes;                  /* perf */
     size_list lanes, threads, chunks; /* perf: what to try; 0 is the library's rule */
     int calls, iterations;            /* perf: calls in a graph, replays */
     int nccl, model, each, grid;      /* perf: with NCCL, with the model, a row per algorithm, a line per try */
     const char *nccl_path;
     uint64_t seed;
-    double limit_s;       /* of one group of processes */
-    double timeout_s;     /* of a wait in a call */
+    double limit_s;   /* of one group of processes */
+    double timeout_s; /* of a wait in a call */
     int json, verbose;
 } options;
 

@@ -40,8 +40,7 @@ static uint32_t ordinary(uint64_t random, const fields *f)
 {
     uint32_t exponent = f->middle + (uint32_t)(random >> 56) % 8 - 4;
 
-    return ((uint32_t)(random >> 32) & f->sign) | exponent << f->fraction_bits |
-           ((uint32_t)random & f->fraction_mask);
+    return ((uint32_t)(random >> 32) & f->sign) | exponent << f->fraction_bits | ((uint32_t)random & f->fraction_mask);
 }
 
 static uint32_t special(uint64_t common, uint64_t random, int rank, const fields *f)
@@ -50,8 +49,7 @@ static uint32_t special(uint64_t common, uint64_t random, int rank, const fields
 
     switch (common % 10) {
     case 0: /* a NaN on one rank, any payload */
-        return rank == (int)(common >> 8 & 1) ? sign | f->exponent_mask | fraction | 1u
-                                              : ordinary(random, f);
+        return rank == (int)(common >> 8 & 1) ? sign | f->exponent_mask | fraction | 1u : ordinary(random, f);
     case 1: /* all-ones, which the protocols must never send, on all ranks */
         return f->sign | f->exponent_mask | f->fraction_mask;
     case 2: /* infinities of any sign: some meet their opposite */
@@ -69,8 +67,7 @@ static uint32_t special(uint64_t common, uint64_t random, int rank, const fields
     case 8: /* denormals that cancel */
         return rank < 2 ? ((uint32_t)mix(common) & f->fraction_mask) | (rank == 1 ? f->sign : 0) : sign;
     default: /* the largest finite values: sums overflow to infinity, some not */
-        return (sign & ((rank & 1) ? f->sign : 0)) | (f->exponent_mask - (1u << f->fraction_bits)) |
-               fraction;
+        return (sign & ((rank & 1) ? f->sign : 0)) | (f->exponent_mask - (1u << f->fraction_bits)) | fraction;
     }
 }
 

@@ -17,7 +17,9 @@ uint32_t pattern_element(uint64_t seed, int rank, uint64_t index, int dtype);
 void pattern_fill(void *out, uint64_t seed, int rank, int dtype, size_t first, size_t n);
 
 /* A random number generator; the same seed gives the same numbers on every rank. */
-typedef struct { uint64_t state; } dice;
+typedef struct {
+    uint64_t state;
+} dice;
 uint64_t dice_next(dice *d);
 /* Uniform in 0..n-1; n > 0. */
 size_t dice_below(dice *d, size_t n);

@@ -12,8 +12,7 @@ int cuda_ok(cudaError_t error, const char *call)
     if (error == cudaSuccess)
         return CODE_OK;
     (void)cudaGetLastError(); /* a sticky error stays, any other must not leak into the next call */
-    return rank_fail(CODE_CANNOT, "%.*s: %s (%s)", length, call, cudaGetErrorString(error),
-                     cudaGetErrorName(error));
+    return rank_fail(CODE_CANNOT, "%.*s: %s (%s)", length, call, cudaGetErrorString(error), cudaGetErrorName(error));
 }
 
 typedef struct {
@@ -83,11 +82,11 @@ static int body(ranks *self, void *context)
     (void)cudaRuntimeGetVersion(&q->out->runtime);
     (void)cudaDriverGetVersion(&q->out->driver);
     if (error != cudaSuccess || present == 0)
-        return rank_fail(CODE_CANNOT, "no usable GPU: %s (driver supports CUDA %d.%d, this program needs %d.%d); "
+        return rank_fail(CODE_CANNOT,
+                         "no usable GPU: %s (driver supports CUDA %d.%d, this program needs %d.%d); "
                          "run nvidia-smi: it must list the GPUs",
-                         error != cudaSuccess ? cudaGetErrorString(error) : "none present",
-                         q->out->driver / 1000, q->out->driver % 1000 / 10,
-                         q->out->runtime / 1000, q->out->runtime % 1000 / 10);
+                         error != cudaSuccess ? cudaGetErrorString(error) : "none present", q->out->driver / 1000,
+                         q->out->driver % 1000 / 10, q->out->runtime / 1000, q->out->runtime % 1000 / 10);
     rc = choose(q->out, q->o, present);
     for (i = 0; i < q->out->gpus && rc == 0; i++)
         rc = describe(q->out, i);

@@ -21,9 +21,9 @@ typedef struct {
     uint64_t bytes;
 } frame;
 
-static rank_state parent_state;                 /* what failed outside a rank */
-static rank_state *own_state = &parent_state;   /* in a rank: its state in shared memory */
-static volatile sig_atomic_t group;             /* in the parent: the process group that a signal must take down */
+static rank_state parent_state;               /* what failed outside a rank */
+static rank_state *own_state = &parent_state; /* in a rank: its state in shared memory */
+static volatile sig_atomic_t group;           /* in the parent: the process group that a signal must take down */
 
 /* --- codes, clock, shared memory ------------------------------------------------------------- */
 
@@ -61,8 +61,7 @@ void seconds_sleep(double seconds)
 
 void *shared_alloc(size_t bytes)
 {
-    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE,
-                   -1, 0);
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
     return p == MAP_FAILED ? NULL : p;
 }
@@ -167,8 +166,7 @@ static int receive_part(ranks *self, int from, void *data, size_t bytes, double 
 {
     frame f;
 
-    if (receive_all(self->socket[from], &f, sizeof(f), deadline) != 0 || f.round != self->round ||
-        f.bytes != bytes)
+    if (receive_all(self->socket[from], &f, sizeof(f), deadline) != 0 || f.round != self->round || f.bytes != bytes)
         return -1;
     return receive_all(self->socket[from], data, bytes, deadline);
 }
@@ -203,8 +201,8 @@ static int gather_leaf(ranks *self, const void *mine, char *all, size_t bytes, d
     deadline += self->limit_s; /* rank 0 may need its own limit before it can name somebody */
     if (receive_all(self->socket[0], &f, sizeof(f), deadline) != 0 || f.round != self->round)
         return 0;
-    if (f.culprit < 0 && (f.bytes != bytes * (size_t)self->world ||
-                          receive_all(self->socket[0], all, f.bytes, deadline) != 0))
+    if (f.culprit < 0 &&
+        (f.bytes != bytes * (size_t)self->world || receive_all(self->socket[0], all, f.bytes, deadline) != 0))
         return 0;
     return f.culprit;
 }
@@ -225,8 +223,8 @@ int ranks_allgather(void *context, const void *mine, void *all, size_t bytes)
     if (culprit < 0)
         return 0;
     self->broken = 1;
-    return rank_fail(CODE_HANG, "rank %d did not come to all-gather %u within %.0f s", culprit,
-                     self->round, self->limit_s);
+    return rank_fail(CODE_HANG, "rank %d did not come to all-gather %u within %.0f s", culprit, self->round,
+                     self->limit_s);
 }
 
 int ranks_barrier(ranks *self)
@@ -312,8 +310,8 @@ static void keep_ends(ranks *self, int pair[RANKS_MAX][2])
     close_sockets(pair);
 }
 
-static _Noreturn void child(int rank, int world, pid_t leader, pid_t parent, rank_state *state,
-                            int pair[RANKS_MAX][2], ranks_body body, void *context)
+static _Noreturn void child(int rank, int world, pid_t leader, pid_t parent, rank_state *state, int pair[RANKS_MAX][2],
+                            ranks_body body, void *context)
 {
     ranks self = {rank, world, {0}, 60.0, 0, 0};
 
@@ -332,8 +330,7 @@ static _Noreturn void child(int rank, int world, pid_t leader, pid_t parent, ran
 }
 
 /* Fork the ranks; returns how many there are. */
-static int start(pid_t pid[], int world, rank_state *state, int pair[RANKS_MAX][2],
-                 ranks_body body, void *context)
+static int start(pid_t pid[], int world, rank_state *state, int pair[RANKS_MAX][2], ranks_body body, void *context)
 {
     pid_t parent = getpid();
     int r;
@@ -413,8 +410,7 @@ static void judge(ranks_outcome *out, int world, rank_state *state, unsigned exp
     }
 }
 
-int ranks_run(ranks_outcome *outcome, int world, double limit_s, unsigned expected_dead,
-              ranks_body body, void *context)
+int ranks_run(ranks_outcome *outcome, int world, double limit_s, unsigned expected_dead, ranks_body body, void *context)
 {
     rank_state *state = shared_alloc(RANKS_MAX * sizeof(*state));
     int pair[RANKS_MAX][2], started = 0;

@@ -23,15 +23,7 @@
 enum { RANKS_MAX = 8 };
 
 /* Exit codes of the program; of several results the worst counts: see code_worse(). */
-enum {
-    CODE_OK = 0,
-    CODE_CHECK = 1,
-    CODE_USAGE = 2,
-    CODE_CANNOT = 5,
-    CODE_WRONG = 7,
-    CODE_HANG = 8,
-    CODE_UNSURE = 9
-};
+enum { CODE_OK = 0, CODE_CHECK = 1, CODE_USAGE = 2, CODE_CANNOT = 5, CODE_WRONG = 7, CODE_HANG = 8, CODE_UNSURE = 9 };
 
 /* The worse of two codes: wrong data, hang, could not, failed check, inconclusive. */
 int code_worse(int a, int b);
@@ -45,9 +37,9 @@ typedef struct {
 
 typedef struct {
     rank_state rank[RANKS_MAX];
-    int code;       /* the worst, deaths by a signal as CODE_CANNOT unless told to expect them */
+    int code; /* the worst, deaths by a signal as CODE_CANNOT unless told to expect them */
     int timed_out;
-    int stray;      /* processes of the group that outlived their rank and had to be killed */
+    int stray; /* processes of the group that outlived their rank and had to be killed */
     double seconds;
 } ranks_outcome;
 
@@ -56,14 +48,14 @@ typedef struct {
     int socket[RANKS_MAX]; /* rank 0: one per other rank; others: [0] */
     double limit_s;        /* of one all-gather; default 60 */
     uint32_t round;
-    int broken;            /* an all-gather failed: the ranks are out of step, all that follow fail at once */
+    int broken; /* an all-gather failed: the ranks are out of step, all that follow fail at once */
 } ranks;
 
 typedef int (*ranks_body)(ranks *self, void *context);
 
 /* Run the ranks and wait. expected_dead: bits of ranks whose death by SIGKILL is no failure. Returns outcome->code. */
-int ranks_run(ranks_outcome *outcome, int world, double limit_s, unsigned expected_dead,
-              ranks_body body, void *context);
+int ranks_run(ranks_outcome *outcome, int world, double limit_s, unsigned expected_dead, ranks_body body,
+              void *context);
 
 /* All-gather with the signature that par_create() wants; `self` is a ranks. 0 or CODE_HANG. */
 int ranks_allgather(void *self, const void *mine, void *all, size_t bytes);

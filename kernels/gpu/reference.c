@@ -12,9 +12,9 @@ typedef struct {
 } format;
 
 static const format formats[PAR_DTYPES] = {
-    [PAR_FP16] = {10, -14, 15, 0x7e00u},
-    [PAR_BF16] = {7, -126, 127, 0x7fc0u},
-    [PAR_FP32] = {23, -126, 127, 0x7fc00000u},
+    [PAR_FP16] = {10, -14, 15, 0x7fffu},
+    [PAR_BF16] = {7, -126, 127, 0x7fffu},
+    [PAR_FP32] = {23, -126, 127, 0x7fffffffu},
 };
 
 /* 2 to the n, for the exponents of normal doubles. */

@@ -4,8 +4,8 @@
  * The kernels shift bits; this file rounds by arithmetic on doubles, so that a mistake in one is not repeated in the
  * other. The sum: each element widened to fp32; up to four ranks are added in order, of more the first half (rounded
  * up) in order, the others in order, then the two sums; rounded once, to nearest even. It starts from a rank's value,
- * not from zero, which would turn -0 into +0. Every NaN has one pattern per dtype: fp16 0x7e00, bf16 0x7fc0,
- * fp32 0x7fc00000.
+ * not from zero, which would turn -0 into +0. Every NaN has one pattern per dtype: fp16 and bf16 0x7fff,
+ * fp32 0x7fffffff.
  */
 #ifndef GPU_REFERENCE_H
 #define GPU_REFERENCE_H

@@ -101,8 +101,7 @@ void report_check(const char *id, check_status status, int code, double seconds,
         text_add_quoted(&report.checks, id);
         text_add(&report.checks, ",\"status\":\"%s\"}", status_names[status]);
     } else {
-        printf("%-4s %-28s %6.1f s  %s\n", status_names[status], id, seconds,
-               actual.data != NULL ? actual.data : "");
+        printf("%-4s %-28s %6.1f s  %s\n", status_names[status], id, seconds, actual.data != NULL ? actual.data : "");
         fflush(stdout);
     }
     text_free(&actual);
@@ -133,8 +132,10 @@ int report_code(void)
 
 static const char *result_of(int code)
 {
-    return code == CODE_OK ? "ok" : code == CODE_UNSURE ? "inconclusive"
-           : code == CODE_CANNOT || code == CODE_USAGE  ? "error" : "fail";
+    return code == CODE_OK                             ? "ok"
+           : code == CODE_UNSURE                       ? "inconclusive"
+           : code == CODE_CANNOT || code == CODE_USAGE ? "error"
+                                                       : "fail";
 }
 
 int report_end(int code, const char *message)

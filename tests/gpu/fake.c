@@ -26,8 +26,13 @@ typedef struct op {
     struct op *next;
 } op;
 
-typedef struct { int capturing; op *first, **last; } fake_stream;
-typedef struct { op *first; } fake_graph;
+typedef struct {
+    int capturing;
+    op *first, **last;
+} fake_stream;
+typedef struct {
+    op *first;
+} fake_graph;
 
 static long long memory_used;
 
@@ -56,9 +61,20 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags)
     *out = (cudaStream_t)calloc(1, sizeof(fake_stream));
     return cudaSuccess;
 }
-cudaError_t cudaStreamDestroy(cudaStream_t s) { free(s); return cudaSuccess; }
-cudaError_t cudaStreamSynchronize(cudaStream_t s) { (void)s; return cudaSuccess; }
-cudaError_t cudaDeviceSynchronize(void) { return cudaSuccess; }
+cudaError_t cudaStreamDestroy(cudaStream_t s)
+{
+    free(s);
+    return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t s)
+{
+    (void)s;
+    return cudaSuccess;
+}
+cudaError_t cudaDeviceSynchronize(void)
+{
+    return cudaSuccess;
+}
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode)
 {
@@ -104,7 +120,11 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
     return cudaSuccess;
 }
 
-cudaError_t cudaGraphDestroy(cudaGraph_t g) { free(g); return cudaSuccess; }
+cudaError_t cudaGraphDestroy(cudaGraph_t g)
+{
+    free(g);
+    return cudaSuccess;
+}
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
 {
@@ -121,11 +141,34 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
 
 /* --- events, memory, devices ----------------------------------------------------------------- */
 
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags) { (void)flags; *e = (cudaEvent_t)calloc(1, sizeof(double)); return cudaSuccess; }
-cudaError_t cudaEventCreate(cudaEvent_t *e) { return cudaEventCreateWithFlags(e, 0); }
-cudaError_t cudaEventDestroy(cudaEvent_t e) { free(e); return cudaSuccess; }
-cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) { (void)s; *(double *)(void *)e = seconds_now(); return cudaSuccess; }
-cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags) { (void)s; (void)e; (void)flags; return cudaSuccess; }
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags)
+{
+    (void)flags;
+    *e = (cudaEvent_t)calloc(1, sizeof(double));
+    return cudaSuccess;
+}
+cudaError_t cudaEventCreate(cudaEvent_t *e)
+{
+    return cudaEventCreateWithFlags(e, 0);
+}
+cudaError_t cudaEventDestroy(cudaEvent_t e)
+{
+    free(e);
+    return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
+{
+    (void)s;
+    *(double *)(void *)e = seconds_now();
+    return cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags)
+{
+    (void)s;
+    (void)e;
+    (void)flags;
+    return cudaSuccess;
+}
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t a, cudaEvent_t b)
 {
     *ms = (float)(1000 * (*(double *)(void *)b - *(double *)(void *)a));
@@ -162,9 +205,22 @@ cudaError_t cudaMemGetInfo(size_t *available, size_t *total)
     return cudaSuccess;
 }
 
-typedef struct { void *to; const void *from; size_t bytes; int value; } move;
-static void run_copy(void *a) { move *m = a; memmove(m->to, m->from, m->bytes); }
-static void run_set(void *a) { move *m = a; memset(m->to, m->value, m->bytes); }
+typedef struct {
+    void *to;
+    const void *from;
+    size_t bytes;
+    int value;
+} move;
+static void run_copy(void *a)
+{
+    move *m = a;
+    memmove(m->to, m->from, m->bytes);
+}
+static void run_set(void *a)
+{
+    move *m = a;
+    memset(m->to, m->value, m->bytes);
+}
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, enum cudaMemcpyKind kind, cudaStream_t s)
 {
@@ -174,7 +230,10 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, enum cudaMemcp
     submit(s, run_copy, &m, sizeof(m));
     return cudaSuccess;
 }
-cudaError_t cudaMemcpy(void *to, const void *from, size_t n, enum cudaMemcpyKind kind) { return cudaMemcpyAsync(to, from, n, kind, NULL); }
+cudaError_t cudaMemcpy(void *to, const void *from, size_t n, enum cudaMemcpyKind kind)
+{
+    return cudaMemcpyAsync(to, from, n, kind, NULL);
+}
 cudaError_t cudaMemsetAsync(void *to, int value, size_t n, cudaStream_t s)
 {
     move m = {to, NULL, n, value};
@@ -182,13 +241,46 @@ cudaError_t cudaMemsetAsync(void *to, int value, size_t n, cudaStream_t s)
     submit(s, run_set, &m, sizeof(m));
     return cudaSuccess;
 }
-cudaError_t cudaMemset(void *to, int value, size_t n) { return cudaMemsetAsync(to, value, n, NULL); }
-cudaError_t cudaHostRegister(void *p, size_t n, unsigned flags) { (void)p; (void)n; (void)flags; return cudaSuccess; }
-cudaError_t cudaHostUnregister(void *p) { (void)p; return cudaSuccess; }
-cudaError_t cudaHostGetDevicePointer(void **out, void *p, unsigned flags) { (void)flags; *out = p; return cudaSuccess; }
-cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *h, void *p) { (void)h; (void)p; return cudaErrorNotSupported; }
-cudaError_t cudaIpcOpenMemHandle(void **p, cudaIpcMemHandle_t h, unsigned flags) { (void)p; (void)h; (void)flags; return cudaErrorNotSupported; }
-cudaError_t cudaIpcCloseMemHandle(void *p) { (void)p; return cudaSuccess; }
+cudaError_t cudaMemset(void *to, int value, size_t n)
+{
+    return cudaMemsetAsync(to, value, n, NULL);
+}
+cudaError_t cudaHostRegister(void *p, size_t n, unsigned flags)
+{
+    (void)p;
+    (void)n;
+    (void)flags;
+    return cudaSuccess;
+}
+cudaError_t cudaHostUnregister(void *p)
+{
+    (void)p;
+    return cudaSuccess;
+}
+cudaError_t cudaHostGetDevicePointer(void **out, void *p, unsigned flags)
+{
+    (void)flags;
+    *out = p;
+    return cudaSuccess;
+}
+cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *h, void *p)
+{
+    (void)h;
+    (void)p;
+    return cudaErrorNotSupported;
+}
+cudaError_t cudaIpcOpenMemHandle(void **p, cudaIpcMemHandle_t h, unsigned flags)
+{
+    (void)p;
+    (void)h;
+    (void)flags;
+    return cudaErrorNotSupported;
+}
+cudaError_t cudaIpcCloseMemHandle(void *p)
+{
+    (void)p;
+    return cudaSuccess;
+}
 
 static int gpus(void)
 {
@@ -197,20 +289,65 @@ static int gpus(void)
     return s != NULL ? atoi(s) : 4;
 }
 
-cudaError_t cudaSetDevice(int device) { return device < gpus() ? cudaSuccess : cudaErrorInvalidDevice; }
-cudaError_t cudaGetDeviceCount(int *n) { *n = gpus(); return *n > 0 ? cudaSuccess : cudaErrorNoDevice; }
-cudaError_t cudaRuntimeGetVersion(int *v) { *v = 13000; return cudaSuccess; }
-cudaError_t cudaDriverGetVersion(int *v) { *v = 13000; return cudaSuccess; }
-cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device) { (void)device; memset(p, 0, sizeof(*p)); snprintf(p->name, sizeof(p->name), "Fake"); return cudaSuccess; }
-cudaError_t cudaDeviceGetPCIBusId(char *out, int n, int device) { snprintf(out, (size_t)n, "0000:%02x:00.0", (unsigned)device & 0xffu); return cudaSuccess; }
-cudaError_t cudaDeviceCanAccessPeer(int *can, int a, int b) { (void)a; (void)b; *can = getenv("FAKE_NO_P2P") == NULL; return cudaSuccess; }
-cudaError_t cudaGetLastError(void) { return cudaSuccess; }
-const char *cudaGetErrorString(cudaError_t e) { return e == cudaErrorNoDevice ? "no CUDA-capable device is detected" : "fake error"; }
-const char *cudaGetErrorName(cudaError_t e) { (void)e; return "cudaErrorFake"; }
+cudaError_t cudaSetDevice(int device)
+{
+    return device < gpus() ? cudaSuccess : cudaErrorInvalidDevice;
+}
+cudaError_t cudaGetDeviceCount(int *n)
+{
+    *n = gpus();
+    return *n > 0 ? cudaSuccess : cudaErrorNoDevice;
+}
+cudaError_t cudaRuntimeGetVersion(int *v)
+{
+    *v = 13000;
+    return cudaSuccess;
+}
+cudaError_t cudaDriverGetVersion(int *v)
+{
+    *v = 13000;
+    return cudaSuccess;
+}
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device)
+{
+    (void)device;
+    memset(p, 0, sizeof(*p));
+    snprintf(p->name, sizeof(p->name), "Fake");
+    return cudaSuccess;
+}
+cudaError_t cudaDeviceGetPCIBusId(char *out, int n, int device)
+{
+    snprintf(out, (size_t)n, "0000:%02x:00.0", (unsigned)device & 0xffu);
+    return cudaSuccess;
+}
+cudaError_t cudaDeviceCanAccessPeer(int *can, int a, int b)
+{
+    (void)a;
+    (void)b;
+    *can = getenv("FAKE_NO_P2P") == NULL;
+    return cudaSuccess;
+}
+cudaError_t cudaGetLastError(void)
+{
+    return cudaSuccess;
+}
+const char *cudaGetErrorString(cudaError_t e)
+{
+    return e == cudaErrorNoDevice ? "no CUDA-capable device is detected" : "fake error";
+}
+const char *cudaGetErrorName(cudaError_t e)
+{
+    (void)e;
+    return "cudaErrorFake";
+}
 
 /* --- the program's kernels ------------------------------------------------------------------- */
 
-typedef struct { const char *seen, *expected; size_t count, size, guard; check_tally *tally; } comparison;
+typedef struct {
+    const char *seen, *expected;
+    size_t count, size, guard;
+    check_tally *tally;
+} comparison;
 
 static void run_compare(void *a)
 {
@@ -231,38 +368,109 @@ static void run_compare(void *a)
                            (unsigned char)c->seen[c->count * c->size + i] != CHECK_POISON;
 }
 
-int check_compare(const void *seen, const void *expected, size_t count, size_t size, size_t guard, check_tally *tally, void *stream)
+int check_compare(const void *seen, const void *expected, size_t count, size_t size, size_t guard, check_tally *tally,
+                  void *stream)
 {
     comparison c = {seen, expected, count, size, guard, tally};
 
     submit(stream, run_compare, &c, sizeof(c));
     return 0;
 }
-int check_load(void) { return 0; }
-int check_delay(uint64_t ns, void *stream) { (void)ns; (void)stream; return 0; }
-int check_layer(void *data, size_t bytes, void *stream) { (void)data; (void)bytes; (void)stream; return 0; }
-int check_empty(void *stream) { (void)stream; return 0; }
-int check_ping_pong(uint32_t *in, uint32_t *out, int serves, int rounds, uint32_t *failed, void *stream) { (void)in; (void)out; (void)serves; (void)rounds; (void)failed; (void)stream; return 0; }
-int check_stream(void *read, void *write, size_t window, int passes, int what, uint32_t *sink, void *stream) { (void)read; (void)write; (void)window; (void)passes; (void)what; (void)sink; (void)stream; return 0; }
+int check_load(void)
+{
+    return 0;
+}
+int check_delay(uint64_t ns, void *stream)
+{
+    (void)ns;
+    (void)stream;
+    return 0;
+}
+int check_layer(void *data, size_t bytes, void *stream)
+{
+    (void)data;
+    (void)bytes;
+    (void)stream;
+    return 0;
+}
+int check_empty(void *stream)
+{
+    (void)stream;
+    return 0;
+}
+int check_ping_pong(uint32_t *in, uint32_t *out, int serves, int rounds, uint32_t *failed, void *stream)
+{
+    (void)in;
+    (void)out;
+    (void)serves;
+    (void)rounds;
+    (void)failed;
+    (void)stream;
+    return 0;
+}
+int check_stream(void *read, void *write, size_t window, int passes, int what, uint32_t *sink, void *stream)
+{
+    (void)read;
+    (void)write;
+    (void)window;
+    (void)passes;
+    (void)what;
+    (void)sink;
+    (void)stream;
+    return 0;
+}
 
 /* --- libpar.so ------------------------------------------------------------------------------- */
 
-struct par_comm { int rank, world, aborted, calls; par_allgather_fn gather; void *context; void *memory; };
+struct par_comm {
+    int rank, world, aborted, calls;
+    par_allgather_fn gather;
+    void *context;
+    void *memory;
+};
 
 static const char *const algorithm_names[PAR_ALGORITHMS] = {
-    "auto", "host-one-shot", "host-two-shot", "host-one-shot-chunked", "host-two-shot-chunked", "push-one-shot",
-    "push-two-shot", "push-one-shot-chunked", "push-two-shot-chunked", "pull-one-shot", "pull-two-shot"};
+    "auto",          "host-one-shot", "host-two-shot",         "host-one-shot-chunked", "host-two-shot-chunked",
+    "push-one-shot", "push-two-shot", "push-one-shot-chunked", "push-two-shot-chunked", "pull-one-shot",
+    "pull-two-shot"};
 static const char *const transport_names[] = {"host", "push", "pull"}, *const dtype_names[] = {"fp16", "bf16", "fp32"};
 
-const char *par_error_name(int error) { return error == 0 ? "ok" : error == PAR_ERR_UNSUPPORTED ? "unsupported" : "error"; }
-const char *par_last_error(void) { return "fake"; }
-int par_abi(void) { return PAR_ABI; }
-const char *par_version(void) { return "fake"; }
-const char *par_algorithm_name(int a) { return algorithm_names[a]; }
-const char *par_transport_name(int t) { return transport_names[t]; }
-const char *par_dtype_name(int d) { return dtype_names[d]; }
-int par_algorithm_transport(int a) { return a < 1 ? -1 : a < 5 ? PAR_HOST : a < 9 ? PAR_PUSH : PAR_PULL; }
-size_t par_dtype_size(int d) { return d == PAR_FP32 ? 4 : 2; }
+const char *par_error_name(int error)
+{
+    return error == 0 ? "ok" : error == PAR_ERR_UNSUPPORTED ? "unsupported" : "error";
+}
+const char *par_last_error(void)
+{
+    return "fake";
+}
+int par_abi(void)
+{
+    return PAR_ABI;
+}
+const char *par_version(void)
+{
+    return "fake";
+}
+const char *par_algorithm_name(int a)
+{
+    return algorithm_names[a];
+}
+const char *par_transport_name(int t)
+{
+    return transport_names[t];
+}
+const char *par_dtype_name(int d)
+{
+    return dtype_names[d];
+}
+int par_algorithm_transport(int a)
+{
+    return a < 1 ? -1 : a < 5 ? PAR_HOST : a < 9 ? PAR_PUSH : PAR_PULL;
+}
+size_t par_dtype_size(int d)
+{
+    return d == PAR_FP32 ? 4 : 2;
+}
 int par_algorithm_by_name(const char *name)
 {
     int a = PAR_ALGORITHMS - 1;
@@ -301,7 +509,8 @@ int par_memory_bound(int world, const par_options *o, uint64_t *device, uint64_t
     return 0;
 }
 
-int par_create(par_comm **out, int rank, int world, int device, par_allgather_fn gather, void *context, const par_options *o)
+int par_create(par_comm **out, int rank, int world, int device, par_allgather_fn gather, void *context,
+               const par_options *o)
 {
     int all[PAR_MAX_WORLD];
 
@@ -330,9 +539,22 @@ void par_close(par_comm *c)
     free(c);
 }
 
-int par_status(const par_comm *c) { return c->aborted ? PAR_ERR_ABORTED : 0; }
-int par_debug(par_comm *c, int what, uint64_t value) { (void)c; (void)what; (void)value; return 0; }
-void par_abort(par_comm *c, const char *why) { (void)why; c->aborted = 1; }
+int par_status(const par_comm *c)
+{
+    return c->aborted ? PAR_ERR_ABORTED : 0;
+}
+int par_debug(par_comm *c, int what, uint64_t value)
+{
+    (void)c;
+    (void)what;
+    (void)value;
+    return 0;
+}
+void par_abort(par_comm *c, const char *why)
+{
+    (void)why;
+    c->aborted = 1;
+}
 int par_last_report(const par_comm *c, par_report *r)
 {
     memset(r, 0, sizeof(*r));
@@ -350,7 +572,13 @@ size_t par_max_bytes(const par_comm *c, par_algorithm a)
     return strstr(algorithm_names[a], "chunked") != NULL || a >= PAR_PULL_ONE_SHOT ? SIZE_MAX : 65536;
 }
 
-typedef struct { par_comm *comm[PAR_MAX_WORLD]; const void *in[PAR_MAX_WORLD]; void *out[PAR_MAX_WORLD]; size_t count; int dtype, held; } reduction;
+typedef struct {
+    par_comm *comm[PAR_MAX_WORLD];
+    const void *in[PAR_MAX_WORLD];
+    void *out[PAR_MAX_WORLD];
+    size_t count;
+    int dtype, held;
+} reduction;
 
 static void spoil(const reduction *x, int h, size_t bytes)
 {
@@ -394,7 +622,8 @@ static void run_reduce(void *a)
     free(sum);
 }
 
-static int reduce(par_comm *const *comms, const void *const *in, void *const *out, size_t count, par_dtype dtype, par_algorithm a, void *stream, int held)
+static int reduce(par_comm *const *comms, const void *const *in, void *const *out, size_t count, par_dtype dtype,
+                  par_algorithm a, void *stream, int held)
 {
     reduction x;
     int h;
@@ -423,7 +652,8 @@ int par_all_reduce(par_comm *c, const void *in, void *out, size_t count, par_dty
 }
 
 /* Streams of different GPUs are captured apart; the last one's graph does the work, when all others have run. */
-int par_all_reduce_local(par_comm *const *comms, const void *const *in, void *const *out, size_t count, par_dtype dtype, par_algorithm a, void *const *streams)
+int par_all_reduce_local(par_comm *const *comms, const void *const *in, void *const *out, size_t count, par_dtype dtype,
+                         par_algorithm a, void *const *streams)
 {
     return reduce(comms, in, out, count, dtype, a, streams[0], comms[0]->world);
 }

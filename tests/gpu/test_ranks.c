@@ -138,7 +138,8 @@ static void test_what_a_rank_leaves_behind_is_killed(void **state)
     (void)state;
     assert_int_equal(ranks_run(&outcome, 1, 20, 0, leaves_a_child, pid), CODE_OK);
     assert_true(outcome.stray);
-    while (kill(*pid, 0) == 0 && tries++ < 100) { /* an orphan is reaped by init, or by a container's lack of one never */
+    while (kill(*pid, 0) == 0 &&
+           tries++ < 100) { /* an orphan is reaped by init, or by a container's lack of one never */
         char path[64], line[256] = "";
         ssize_t n;
         FILE *f;
