@@ -26,7 +26,7 @@ extern "C" {
 #endif
 
 enum {
-    PAR_LANES = 64,      /* most lanes of a call */
+    PAR_LANES = 128,     /* most lanes of a call */
     PAR_SLOTS = 4,       /* slots of a sentinel lane; see protocol.h for why four */
     PAR_FLAG_WORDS = 32, /* a flag has 128 bytes to itself */
     PAR_MAX_WORKERS = 512
@@ -44,7 +44,7 @@ typedef struct {
 /* Words in a rank's own memory that all its lanes share: relaxed accesses and exchanges. */
 enum {
     PAR_CLAIM_FAILED, /* somebody has taken it on himself to write the note of the failure */
-    PAR_CLAIM_LATE,   /* likewise the note of a long wait */
+    PAR_CLAIM_LATE,   /* likewise the note of a long wait: time of the last */
     PAR_CLAIM_LOOK,   /* time of the last look at the abort words */
     PAR_CLAIM_DEAD,   /* this rank has failed or seen an abort: leave at once */
     PAR_CLAIM_WORDS = 8

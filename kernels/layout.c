@@ -4,7 +4,7 @@
 enum {
     WORDS_PER_VEC = 4,
     BYTES_PER_VEC = 16,
-    DEFAULT_TILE_BYTES = 8192
+    HOST_CHUNKED_LANES = 64
 };
 
 static const uint64_t default_sentinel_bytes = 1u << 20;
@@ -49,6 +49,15 @@ static uint64_t sentinel_limit(int algorithm, int world, uint64_t sentinel_bytes
     return limit;
 }
 
+/* Bytes of a tile. Slots are used in turn, so all of them should fit the CPU's cache (host), or cost little memory. */
+static uint32_t tile_for(int algorithm, int world)
+{
+    uint32_t bytes = 8192;
+    if (par_algorithm_transport(algorithm) != PAR_HOST)
+        bytes = par_is_two_shot(algorithm) ? 16384 : 16384 / (uint32_t)world;
+    return bytes;
+}
+
 void par_geometry_init(par_geometry *out, int algorithm, int world, uint32_t lanes, uint64_t sentinel_bytes,
                        uint32_t tile_bytes)
 {
@@ -58,7 +67,9 @@ void par_geometry_init(par_geometry *out, int algorithm, int world, uint32_t lan
 
     out->lanes = lanes ? (uint32_t)at_most(lanes, PAR_LANES) : PAR_LANES;
     if (par_is_chunked(algorithm)) {
-        out->lane_vecs = (uint32_t)divide_up(tile_bytes ? tile_bytes : DEFAULT_TILE_BYTES, BYTES_PER_VEC);
+        if (par_algorithm_transport(algorithm) == PAR_HOST)
+            out->lanes = (uint32_t)at_most(out->lanes, HOST_CHUNKED_LANES);
+        out->lane_vecs = (uint32_t)divide_up(tile_bytes ? tile_bytes : tile_for(algorithm, world), BYTES_PER_VEC);
         out->max_bytes = UINT64_MAX;
         out->flag_bytes = (uint64_t)out->lanes * PAR_MAX_WORLD * PAR_FLAG_WORDS * 4;
     } else {
@@ -77,33 +88,34 @@ void par_geometry_init(par_geometry *out, int algorithm, int world, uint32_t lan
     out->box_bytes = (uint64_t)out->lane_words * out->lanes * 4;
 }
 
-/* Bytes of a lane below which another lane does not pay: two or four rows of 128 threads, more for bulk. */
-static uint64_t grain(int algorithm, uint64_t bytes)
+/*
+ * Bytes of a lane below which another lane does not pay, as measured. A two-shot has two phases one after the other, so
+ * it gains most from threads that have one vec each.
+ */
+static uint64_t grain(int algorithm)
 {
-    uint64_t g = par_is_two_shot(algorithm) ? 4096 : 2048;
-    if (par_is_chunked(algorithm))
-        g = 4096;
-    return bytes > 64 * g ? divide_up(bytes, 64) : g;
+    uint64_t bytes = par_is_two_shot(algorithm) ? 640 : 2048;
+    return par_is_chunked(algorithm) ? 4096 : bytes;
 }
 
 static uint32_t lanes_for(const par_geometry *g, int algorithm, uint64_t bytes, uint64_t vecs, uint64_t least)
 {
-    uint64_t lanes = divide_up(bytes, grain(algorithm, bytes));
-    lanes = at_most(lanes, g->lanes);
-    if (!par_is_chunked(algorithm))
-        lanes = at_least(lanes, divide_up(vecs, g->lane_vecs));
-    lanes = at_most(lanes, vecs / least);
-    return (uint32_t)at_least(lanes, 1);
+    uint64_t lanes = at_most(divide_up(bytes, grain(algorithm)), g->lanes);
+    return (uint32_t)at_least(at_most(lanes, vecs / least), 1);
 }
 
-static uint32_t workers_for(int algorithm, uint64_t lane_vecs)
+/* Workers for so many vecs of a lane. */
+static uint32_t workers_for(int algorithm, uint64_t vecs)
 {
-    uint32_t workers = 128;
-    if (par_is_chunked(algorithm) && lane_vecs > 256)
-        workers = 512;
-    else if (lane_vecs > 512)
-        workers = 512;
-    else if (lane_vecs > 256)
+    const int two = par_is_two_shot(algorithm);
+    uint32_t workers = 512;
+    if (par_is_chunked(algorithm))
+        workers = vecs <= 256 ? 128 : par_algorithm_transport(algorithm) == PAR_HOST ? 512 : 256;
+    else if (two && vecs <= 48)
+        workers = 64;
+    else if (vecs <= 128)
+        workers = 128;
+    else if (vecs <= (two ? 256 : 512))
         workers = 256;
     return workers;
 }

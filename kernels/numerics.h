@@ -11,9 +11,9 @@
 
 #include "call.h"
 
-#define PAR_NAN_FP16 0x7e00u
-#define PAR_NAN_BF16 0x7fc0u
-#define PAR_NAN_FP32 0x7fc00000u
+#define PAR_NAN_FP16 0x7fffu /* the ones that the GPU's conversions and minimum make of any NaN */
+#define PAR_NAN_BF16 0x7fffu
+#define PAR_NAN_FP32 0x7fffffffu
 
 typedef struct { float f[8]; } par_wide; /* one vec as fp32: 8 elements of 16 bits, or 4 of 32 */
 
@@ -110,26 +110,37 @@ PAR_DEV uint32_t par_bf16_pair(float low, float high)
 /* --- one vector --------------------------------------------------------------------------------------------------- */
 
 /* Give every NaN in a pair of 16-bit elements its one pattern. */
-PAR_DEV uint32_t par_clean_pair(uint32_t w, uint32_t infinity, uint32_t nan)
+PAR_DEV uint32_t par_clean_pair(uint32_t w, int dtype)
 {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    uint32_t clean; /* the larger of twice the same is that, but for a NaN's pattern */
+    if (dtype == PAR_FP16)
+        asm("max.f16x2 %0, %1, %1;" : "=r"(clean) : "r"(w));
+    else
+        asm("max.bf16x2 %0, %1, %1;" : "=r"(clean) : "r"(w));
+    return clean;
+#else
+    const uint32_t infinity = dtype == PAR_FP16 ? 0x7c00u : 0x7f80u, nan = dtype == PAR_FP16 ? PAR_NAN_FP16 : PAR_NAN_BF16;
     uint32_t low = w & 0xffffu, high = w >> 16;
     low = (low & 0x7fffu) > infinity ? nan : low;
     high = (high & 0x7fffu) > infinity ? nan : high;
     return low | high << 16;
+#endif
+}
+
+PAR_DEV uint32_t par_clean_word(uint32_t w, int dtype)
+{
+    if (dtype != PAR_FP32)
+        return par_clean_pair(w, dtype);
+    return (w & 0x7fffffffu) > 0x7f800000u ? PAR_NAN_FP32 : w;
 }
 
 /* Give every NaN its one pattern; afterwards no word is PAR_EMPTY. */
 PAR_DEV par_vec par_clean(par_vec v, int dtype)
 {
     PAR_UNROLL
-    for (int i = 0; i < 4; i++) {
-        if (dtype == PAR_FP16)
-            v.w[i] = par_clean_pair(v.w[i], 0x7c00u, PAR_NAN_FP16);
-        else if (dtype == PAR_BF16)
-            v.w[i] = par_clean_pair(v.w[i], 0x7f80u, PAR_NAN_BF16);
-        else
-            v.w[i] = (v.w[i] & 0x7fffffffu) > 0x7f800000u ? PAR_NAN_FP32 : v.w[i];
-    }
+    for (int i = 0; i < 4; i++)
+        v.w[i] = par_clean_word(v.w[i], dtype);
     return v;
 }
 
@@ -151,7 +162,7 @@ PAR_DEV par_wide par_widen(par_vec v, int dtype)
     return x;
 }
 
-/* Round once, NaNs to their pattern. */
+/* Round once, NaNs to their pattern. A GPU's conversions and sums give NaNs that pattern already. */
 PAR_DEV par_vec par_narrow(par_wide x, int dtype)
 {
     par_vec v;
@@ -164,7 +175,11 @@ PAR_DEV par_vec par_narrow(par_wide x, int dtype)
         else
             v.w[i] = par_float_to_half(x.f[2 * i]) | par_float_to_half(x.f[2 * i + 1]) << 16;
     }
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    return v;
+#else
     return par_clean(v, dtype);
+#endif
 }
 
 PAR_DEV par_wide par_add(par_wide a, par_wide b, int dtype)

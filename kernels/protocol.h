@@ -33,7 +33,7 @@
 #define PAR_WORLD(c) ((c)->world) /* a constant in the kernels for one world size */
 #endif
 
-#define PAR_BATCH 4u /* vecs that a thread has in flight where it moves several */
+#define PAR_BATCH 2u /* vecs that a thread has in flight where it moves several */
 
 PAR_DEV int par_is_worker(const par_call *c) { return par_thread() < c->workers; }
 PAR_DEV int par_is_keeper(const par_call *c) { return par_thread() == c->workers; }
@@ -224,8 +224,9 @@ PAR_COLD int par_look(const par_call *c, par_wait *w, uint32_t peer, uint32_t se
         par_fail(c, w, (uint32_t)-PAR_ERR_TIMEOUT, peer, seen, waited);
         over = 1;
     } else if (!over && waited > c->late_ns && !w->late) {
+        const uint32_t turn = (uint32_t)(now >> 33); /* one note in eight seconds is enough */
         w->late = 1;
-        if (par_own_exchange(c->claim + PAR_CLAIM_LATE, 1) == 0)
+        if (par_own_exchange(c->claim + PAR_CLAIM_LATE, turn) != turn)
             par_note(c, c->late, w, (uint32_t)-PAR_ERR_TIMEOUT, peer, seen, waited);
     }
     return over;
@@ -309,26 +310,31 @@ PAR_DEV par_vec par_either(int which, par_vec a, par_vec b)
 /* One vec at an offset from every peer into part[]; polls until all are there. 0 if it gave up. */
 PAR_DEV int par_receive_all(const par_call *c, uint64_t offset, par_vec part[PAR_MAX_WORLD], par_wait *w)
 {
+    const uint32_t *from[PAR_MAX_WORLD];
     uint32_t missing = ((1u << PAR_WORLD(c)) - 1u) & ~(1u << c->rank);
-    do {
+    PAR_UNROLL
+    for (uint32_t p = 0; p < PAR_MAX_WORLD; p++)
+        from[p] = p < PAR_WORLD(c) ? par_from(c, p, offset) : 0;
+    for (;;) {
         uint32_t late = 0;
         PAR_UNROLL
         for (uint32_t p = 0; p < PAR_MAX_WORLD; p++)
-            if (missing >> p & 1u)
-                part[p] = par_ld4(par_from(c, p, offset));
+            if (p < PAR_WORLD(c) && (missing >> p & 1u))
+                part[p] = par_ld4(from[p]);
         PAR_UNROLL
         for (uint32_t p = 0; p < PAR_MAX_WORLD; p++) {
-            if (missing >> p & 1u) {
+            if (p < PAR_WORLD(c) && (missing >> p & 1u)) {
                 if (par_arrived(part[p]))
                     missing &= ~(1u << p);
                 else
                     late = p;
             }
         }
-        if (missing && par_give_up(c, w, late, PAR_EMPTY))
+        if (!missing)
+            return 1;
+        if (par_give_up(c, w, late, PAR_EMPTY))
             return 0;
-    } while (missing);
-    return 1;
+    }
 }
 
 /* --- moving ------------------------------------------------------------------------------------------------------- */

@@ -55,7 +55,7 @@ static void memory_is_known_in_advance(void **state)
     (void)state;
     refused(par_memory_bound(1, NULL, &device, &host), "world size");
     assert_int_equal(par_memory_bound(4, &o, &device, &host), PAR_OK);
-    assert_true(device > 1u << 20 && device < 64u << 20);
+    assert_true(device > 1u << 20 && device < 96u << 20);
     assert_true(host > 1u << 20 && host < 32u << 20);
     o.sentinel_bytes = 2u << 20;
     assert_int_equal(par_memory_bound(4, &o, NULL, &more), PAR_OK);

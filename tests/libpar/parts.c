@@ -135,9 +135,9 @@ static void nothing_clean_is_the_sentinel(void **state)
         for (int i = 0; i < 4; i++)
             assert_true(v.w[i] != PAR_EMPTY);
     }
-    assert_int_equal(par_clean(worst, PAR_BF16).w[0], 0x7fc07fc0u);
-    assert_int_equal(par_clean(worst, PAR_FP16).w[0], 0x7e007e00u);
-    assert_int_equal(par_clean(worst, PAR_FP32).w[0], 0x7fc00000u);
+    assert_int_equal(par_clean(worst, PAR_BF16).w[0], 0x7fff7fffu);
+    assert_int_equal(par_clean(worst, PAR_FP16).w[0], 0x7fff7fffu);
+    assert_int_equal(par_clean(worst, PAR_FP32).w[0], 0x7fffffffu);
 }
 
 /* 2^24 + 1 - 2^24 + ...: each tree gives another sum. */
