@@ -545,3 +545,32 @@ int sp_journal_remove(int root, enum sp_journal_state state)
     close(dir);
     return rc;
 }
+
+int sp_journal_pending(bool *out, char **command, int dirfd)
+{
+    struct sp_journal journal;
+    enum sp_journal_state state;
+    int rc;
+
+    *out = true;
+    if (command)
+        *command = NULL;
+    rc = sp_journal_find(&state, dirfd);
+    if (rc == SP_EINTERRUPTED) { /* two journals */
+        sp_err_clear();
+        return SP_OK;
+    }
+    if (rc < 0)
+        return rc;
+    *out = state != SP_JOURNAL_NONE;
+    if (!command || state < SP_JOURNAL_STAGE)
+        return SP_OK;
+    if (sp_journal_read(&journal, dirfd, state) < 0) {
+        sp_err_clear();
+        return SP_OK;
+    }
+    *command = journal.command;
+    journal.command = NULL;
+    sp_journal_free(&journal);
+    return SP_OK;
+}

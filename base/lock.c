@@ -56,12 +56,12 @@ static int busy(int fd, const char *path, int wait_ms)
     return sp_err_hint(SP_ECANNOT, "wait until %s has ended, then run the command again", who);
 }
 
-static int lock(int fd, const char *path, int wait_ms)
+static int lock(int fd, const char *path, int kind, int wait_ms)
 {
     const struct timespec pause = {.tv_nsec = POLL_MS * 1000000L};
 
     for (int waited = 0;; waited += POLL_MS) {
-        if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+        if (flock(fd, kind | LOCK_NB) == 0)
             return SP_OK;
         if (errno == EINTR)
             continue;
@@ -73,19 +73,30 @@ static int lock(int fd, const char *path, int wait_ms)
     }
 }
 
-int sp_lock_dir(int *fd, const char *path, int wait_ms)
+static int lock_or_close(int *fd, const char *path, int kind, int wait_ms)
 {
     int rc;
 
-    *fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (*fd < 0)
         return sp_err_sys(SP_ECANNOT, "cannot open '%s'", path);
-    rc = lock(*fd, path, wait_ms);
+    rc = lock(*fd, path, kind, wait_ms);
     if (rc < 0) {
         close(*fd);
         *fd = -1;
     }
     return rc;
+}
+
+int sp_lock_dir(int *fd, const char *path, int wait_ms)
+{
+    *fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return lock_or_close(fd, path, LOCK_EX, wait_ms);
+}
+
+int sp_lock_fd(int *fd, int dirfd, int kind, int wait_ms)
+{
+    *fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return lock_or_close(fd, ".", kind, wait_ms);
 }
 
 void sp_hold_signals(sigset_t *before)

@@ -14,6 +14,9 @@ enum { SP_LOCK_WAIT_MS = 5000 };
 /* Open and lock; close *fd to unlock. Waits up to wait_ms, then SP_ECANNOT with the holder's pid if it can be known. */
 int sp_lock_dir(int *fd, const char *path, int wait_ms);
 
+/* The same for an open directory; kind is flock's LOCK_SH or LOCK_EX. *fd is a new descriptor. */
+int sp_lock_fd(int *fd, int dirfd, int kind, int wait_ms);
+
 /* Let SIGHUP, SIGINT, SIGQUIT and SIGTERM wait: a commit takes milliseconds, an interrupted one costs a recover. */
 void sp_hold_signals(sigset_t *before);
 void sp_release_signals(const sigset_t *before);

@@ -5,35 +5,34 @@
 #include "base/txn.h"
 
 #include <stdlib.h>
+#include <sys/file.h>
 #include <unistd.h>
+
+/* A journal may be that of a command at work: give it the time that another writer would give it. */
+static void wait_for_writer(int dirfd)
+{
+    int fd;
+
+    if (sp_lock_fd(&fd, dirfd, LOCK_SH, SP_LOCK_WAIT_MS) < 0)
+        sp_err_clear(); /* still at work, or not to be locked: the journal decides */
+    else
+        close(fd);
+}
 
 int sp_txn_pending(bool *out, char **command, int dirfd)
 {
-    struct sp_journal journal;
     enum sp_journal_state state;
-    int rc;
+    int rc = sp_journal_find(&state, dirfd);
 
-    *out = true;
-    if (command)
-        *command = NULL;
-    rc = sp_journal_find(&state, dirfd);
-    if (rc == SP_EINTERRUPTED) { /* two journals */
-        sp_err_clear();
-        return SP_OK;
-    }
-    if (rc < 0)
+    if (rc < 0 && rc != SP_EINTERRUPTED) {
+        *out = true;
+        if (command)
+            *command = NULL;
         return rc;
-    *out = state != SP_JOURNAL_NONE;
-    if (!command || state < SP_JOURNAL_STAGE)
-        return SP_OK;
-    if (sp_journal_read(&journal, dirfd, state) < 0) {
-        sp_err_clear();
-        return SP_OK;
     }
-    *command = journal.command;
-    journal.command = NULL;
-    sp_journal_free(&journal);
-    return SP_OK;
+    if (state != SP_JOURNAL_NONE)
+        wait_for_writer(dirfd);
+    return sp_journal_pending(out, command, dirfd);
 }
 
 /* Files that are neither image, which no direction can help. */

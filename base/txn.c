@@ -69,7 +69,7 @@ static int refuse_pending(const char *root_path, int root)
     rc = sp_journal_find(&state, root);
     if (rc < 0 || state == SP_JOURNAL_NONE)
         return rc;
-    rc = sp_txn_pending(&pending, &command, root);
+    rc = sp_journal_pending(&pending, &command, root);
     if (rc >= 0) {
         rc = sp_err(SP_EINTERRUPTED, "an earlier %s in '%s' was interrupted", command ? command : "write", root_path);
         hint_recover(rc, root_path);

@@ -31,7 +31,7 @@
  *
  * Concurrency: an exclusive flock(2) on the root directory itself, which leaves no lock file behind. The
  * loser waits up to a few seconds, then gets SP_ECANNOT naming the holder's pid if it can be known.
- * Readers need no lock: sp_txn_pending() tells them that a journal is there (perhaps of a command still at work).
+ * Readers need no lock: sp_txn_pending() tells them that a journal is there; it waits as long for a writer at work.
  */
 #ifndef SP_BASE_TXN_H
 #define SP_BASE_TXN_H
@@ -68,8 +68,8 @@ int sp_txn_commit(struct sp_txn *txn);
 void sp_txn_free(struct sp_txn *txn);
 
 /* Is a journal there, or what a kill left before or after one (an empty state directory)? *out = true also for a
- * journal that cannot be read: the tree is then not fine either.
- * command (may be NULL): the command that was interrupted, for the caller to free; NULL when unreadable. */
+ * journal that cannot be read: the tree is then not fine either. command (may be NULL): the command that was
+ * interrupted, for the caller to free; NULL when unreadable. Not to be called while holding a transaction. */
 int sp_txn_pending(bool *out, char **command, int dirfd);
 
 /* Finish or roll back what a journal describes. *outcome: "nothing to do", "rolled back", "rolled forward".

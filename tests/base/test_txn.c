@@ -725,6 +725,34 @@ static void an_interrupted_tree_is_not_written_to(void **state)
     free(command);
 }
 
+static void linger(void)
+{
+    before_renameat = NULL;
+    usleep(200000);
+}
+
+static void a_command_at_work_is_not_called_interrupted(void **state)
+{
+    const struct tree *tree = *state;
+    pid_t child;
+
+    put_old(tree);
+    child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        struct sp_txn *txn = begin(tree);
+
+        plan_all(txn);
+        before_renameat = linger;
+        _exit(sp_txn_commit(txn) == 0 ? 0 : 1);
+    }
+    for (int i = 0; i < 5000 && !tree_has(tree, ".sgl-pcie/journal.stage"); i++)
+        usleep(1000);
+    assert_false(is_pending(tree));
+    assert_new(tree);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+}
+
 static void recover_finishes_what_was_decided(void **state)
 {
     const struct tree *tree = *state;
@@ -878,6 +906,7 @@ int main(void)
         IN_TREE(a_folder_that_cannot_be_synced_is_no_error),
         IN_TREE(ctrl_c_waits_for_the_commit),
         IN_TREE(an_interrupted_tree_is_not_written_to),
+        IN_TREE(a_command_at_work_is_not_called_interrupted),
         IN_TREE(recover_finishes_what_was_decided),
         IN_TREE(recover_goes_back_when_it_cannot_go_forward),
         IN_TREE(recover_without_images_says_so_and_writes_nothing),
