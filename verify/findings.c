@@ -112,6 +112,9 @@ void sp_candidates_of(struct sp_candidates *out, const struct sp_topology *topol
 {
     const bool doubt = doubtful(topology, findings), mixed = found(findings, "p2p.mixed-chips", SP_INFO);
 
+    memset(out, 0, sizeof *out); /* all unknown */
+    if (topology->gpu_count < 2)
+        return;
     out->push = by_grant(sp_topology_all(topology, sp_topology_write), mixed);
     out->pull = by_grant(sp_topology_all(topology, sp_topology_read), mixed);
     out->push = worse_if(out->push, doubt || found(findings, "switch.write-collapse", SP_INFO));

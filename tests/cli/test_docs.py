@@ -62,7 +62,7 @@ class Completion(unittest.TestCase):
         self.assertEqual(done.stdout, "")
 
     def test_commands_options_and_values(self):
-        self.assertEqual(complete("sgl-pcie", "re"), ["revert", "recover"])
+        self.assertEqual(complete("sgl-pcie", "re"), ["revert", "recover", "report"])
         self.assertIn("--while-running", complete("sgl-pcie", "apply", "--"))
         self.assertNotIn("--while-running", complete("sgl-pcie", "status", "--"))
         self.assertNotIn("--site", complete("sgl-pcie", "list", "--"))

@@ -1,0 +1,180 @@
+/*
+ * An install: may we write to it, and does Python really run what is in its files?
+ */
+#include "base/err.h"
+#include "patcher/access.h"
+#include "verify/doctor.h"
+#include "verify/pseudo.h"
+
+#include <glob.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SOURCE_MAX = 1 << 20, ENTRY_POINTS_MAX = 1 << 16, NAME_SIZE = 128 };
+
+int sp_exam_access(struct sp_findings *findings, const struct sp_patient *patient)
+{
+    const struct sp_install *install = patient->install;
+    int rc = sp_access_check(install->root_fd, install->root, "sglang/__init__.py");
+
+    if (rc == SP_OK)
+        rc = sp_access_check(install->site_fd, install->site, "x");
+    if (rc == SP_OK)
+        return rc;
+    rc = sp_finding_add(findings, "access.denied", SP_WARN, sp_err_hint_text(), "%s", sp_err_message());
+    sp_err_clear();
+    return rc;
+}
+
+/* ---- plugins ---- */
+
+static bool replaces(const char *source)
+{
+    static const char *const hooked[] = {"custom_all_reduce",         "CustomAllreduce", "is_full_nvlink",
+                                         "dispatch_custom_allreduce", "parallel_state",  "GroupCoordinator"};
+
+    for (size_t i = 0; i < sizeof hooked / sizeof *hooked; i++)
+        if (strstr(source, hooked[i]))
+            return true;
+    return false;
+}
+
+/* The source of "package.module:function"; false when it is not a file of this site. */
+static bool read_module(struct sp_buf *out, const struct sp_install *install, const char *target)
+{
+    static const char *const ends[] = {".py", "/__init__.py"};
+    char module[NAME_SIZE], path[PATH_MAX];
+    bool found = false;
+
+    (void)snprintf(module, sizeof module, "%.*s", (int)strcspn(target, ": \t[\n"), target);
+    for (char *at = module; *at; at++)
+        if (*at == '.')
+            *at = '/';
+    for (size_t i = 0; i < sizeof ends / sizeof *ends && !found; i++)
+        found = snprintf(path, sizeof path, "%s/%s%s", install->site, module, ends[i]) < (int)sizeof path &&
+                sp_read_file(out, path, SOURCE_MAX) == SP_OK;
+    sp_err_clear();
+    return found;
+}
+
+static int judge_plugin(struct sp_findings *findings, const struct sp_patient *patient, const char *line)
+{
+    const char *equals = strchr(line, '=');
+    struct sp_buf source = SP_BUF_INIT;
+    char name[NAME_SIZE];
+    bool hooks;
+    int rc = SP_OK;
+
+    if (!equals)
+        return rc;
+    (void)snprintf(name, sizeof name, "%.*s", (int)strcspn(line, " \t="), line);
+    equals += 1 + strspn(equals + 1, " \t");
+    hooks = read_module(&source, patient->install, equals) && replaces(source.data);
+    rc = sp_finding_add(findings, hooks ? "plugins.replace" : "plugins.present", hooks ? SP_WARN : SP_INFO,
+                        hooks ? "leave it out of SGLANG_PLUGINS, or start SGLang without it" : NULL,
+                        "the plugin '%s' (%.*s) %s", name, (int)strcspn(equals, "\n"), equals,
+                        hooks ? "touches SGLang's all-reduce: it may replace what the patch hooks"
+                              : "is loaded when SGLang starts; nothing in it names SGLang's all-reduce");
+    sp_buf_free(&source);
+    return rc;
+}
+
+static int judge_entry_points(struct sp_findings *findings, const struct sp_patient *patient, const char *path)
+{
+    struct sp_buf text = SP_BUF_INIT;
+    bool ours = false;
+    int rc = SP_OK;
+
+    if (sp_read_file(&text, path, ENTRY_POINTS_MAX) < 0) {
+        sp_err_clear();
+        return rc;
+    }
+    for (const char *line = text.data; line && *line && rc == SP_OK; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (*line == '[')
+            ours = strncmp(line, "[sglang.srt.plugins]", 20) == 0;
+        else if (ours && *line && *line != '\n' && *line != '#')
+            rc = judge_plugin(findings, patient, line);
+    }
+    sp_buf_free(&text);
+    return rc;
+}
+
+int sp_exam_plugins(struct sp_findings *findings, const struct sp_patient *patient)
+{
+    char pattern[PATH_MAX];
+    glob_t hits = {0};
+    int rc = SP_OK;
+
+    (void)snprintf(pattern, sizeof pattern, "%s/*.dist-info/entry_points.txt", patient->install->site);
+    if (glob(pattern, 0, NULL, &hits) == 0)
+        for (size_t i = 0; i < hits.gl_pathc && rc == SP_OK; i++)
+            rc = judge_entry_points(findings, patient, hits.gl_pathv[i]);
+    globfree(&hits);
+    return rc;
+}
+
+/* ---- bytecode ---- */
+
+/* PEP 552: bit 0 of the flags, by hash; bit 1, look at the source. Others are by time and size, and Python looks. */
+static bool is_unchecked(const char *path)
+{
+    unsigned char head[17];
+
+    return sp_pseudo_read((char *)head, sizeof head, "%s", path) >= 16 && (head[4] & 3) == 1;
+}
+
+static int judge_bytecode(struct sp_findings *findings, const char *pattern, const char *source)
+{
+    glob_t hits = {0};
+    int rc = SP_OK;
+
+    if (glob(pattern, 0, NULL, &hits) == 0)
+        for (size_t i = 0; i < hits.gl_pathc && rc == SP_OK; i++) {
+            char remedy[PATH_MAX + 8];
+
+            if (!is_unchecked(hits.gl_pathv[i]))
+                continue;
+            (void)snprintf(remedy, sizeof remedy, "rm '%s'", hits.gl_pathv[i]);
+            rc =
+                sp_finding_add(findings, "bytecode.unchecked", SP_BAD, remedy,
+                               "Python takes bytecode of '%s' without a look at the patched file: it was compiled with "
+                               "unchecked hashes",
+                               source);
+        }
+    globfree(&hits);
+    return rc;
+}
+
+static int judge_file(struct sp_findings *findings, const struct sp_install *install, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    const char *name = slash ? slash + 1 : path;
+    const int stem = (int)strcspn(name, "."), folder = (int)(name - path);
+    char pattern[PATH_MAX];
+    int rc = SP_OK;
+
+    if (snprintf(pattern, sizeof pattern, "%s/%.*s__pycache__/%.*s.*.pyc", install->root, folder, path, stem, name) <
+        (int)sizeof pattern)
+        rc = judge_bytecode(findings, pattern, path);
+    if (rc == SP_OK && install->pycache_prefix &&
+        snprintf(pattern, sizeof pattern, "%s%s/%.*s%.*s.*.pyc", install->pycache_prefix, install->root, folder, path,
+                 stem, name) < (int)sizeof pattern)
+        rc = judge_bytecode(findings, pattern, path);
+    return rc;
+}
+
+int sp_exam_bytecode(struct sp_findings *findings, const struct sp_patient *patient)
+{
+    int rc = SP_OK;
+
+    for (size_t i = 0; patient->plan && i < patient->plan->file_count && rc == SP_OK; i++) {
+        const struct sp_plan_file *file = &patient->plan->files[i];
+
+        if (file->state == SP_APPLIED || file->state == SP_APPLIED_OLD)
+            rc = judge_file(findings, patient->install, file->path);
+    }
+    return rc;
+}

@@ -1,0 +1,221 @@
+/*
+ * Settings that SGLang is started with: those that send its all-reduces elsewhere, before ours is asked.
+ */
+#include "base/err.h"
+#include "verify/doctor.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BATCH_FACTOR = 2, BATCH_LARGE = 160 };
+
+/* ---- CUDA_VISIBLE_DEVICES ---- */
+
+/* The numbers that mean the same GPUs. */
+static int numbers(struct sp_buf *out, const struct sp_choice *choice)
+{
+    int rc = sp_buf_append(out, "", 0);
+
+    for (size_t i = 0; i < choice->count && rc == SP_OK; i++)
+        rc = sp_buf_printf(out, "%s%zu", i ? "," : "", choice->number[i]);
+    return rc;
+}
+
+static int find_uuid(struct sp_findings *findings, const struct sp_patient *patient)
+{
+    const struct sp_choice *choice = &patient->survey->choice;
+    struct sp_buf list = SP_BUF_INIT, remedy = SP_BUF_INIT;
+    int rc = numbers(&list, choice);
+
+    if (rc == SP_OK)
+        rc = choice->count > 0
+                 ? sp_buf_printf(&remedy, "export CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=%s", list.data)
+                 : sp_buf_printf(&remedy, "export CUDA_VISIBLE_DEVICES with numbers: nvidia-smi -L");
+    if (rc == SP_OK)
+        rc = sp_finding_add(
+            findings, "visible.uuid", SP_BAD, remedy.data,
+            "CUDA_VISIBLE_DEVICES names GPUs by UUID: SGLang's custom all-reduce raises ValueError on it");
+    sp_buf_free(&list);
+    sp_buf_free(&remedy);
+    return rc;
+}
+
+int sp_exam_visible(struct sp_findings *findings, const struct sp_patient *patient)
+{
+    const char *visible = sp_env_value(patient->around->env, "CUDA_VISIBLE_DEVICES");
+    int rc = SP_OK;
+
+    if (!visible)
+        return SP_OK;
+    if (strstr(visible, "MIG-"))
+        return sp_finding_add(findings, "visible.mig", SP_BAD, "whole GPUs: sudo nvidia-smi -mig 0",
+                              "CUDA_VISIBLE_DEVICES names MIG instances, between which there is no peer access");
+    if (strstr(visible, "GPU-"))
+        rc = find_uuid(findings, patient);
+    if (rc == SP_OK && patient->survey->choice.reordered)
+        rc = sp_finding_add(findings, "visible.order", SP_WARN, "export CUDA_DEVICE_ORDER=PCI_BUS_ID",
+                            "GPUs of several kinds: CUDA numbers the fastest first, everything else by the bus");
+    return rc;
+}
+
+/* ---- variables ---- */
+
+struct variable {
+    const char *name, *id, *value; /* value: what it must be, NULL: anything true */
+    enum sp_level_of level;
+    const char *text;
+};
+
+static const struct variable variables[] = {
+    {"SGLANG_ENABLE_PCIE_IPC_ALLREDUCE", "bypass.pcie-ipc", NULL, SP_WARN,
+     "SGLang's own PCIe all-reduce is on: it is asked before this one"},
+    {"SGLANG_OPT_USE_CUSTOM_ALL_REDUCE_V2", "bypass.v2", NULL, SP_INFO,
+     "SGLang's V2 all-reduce is asked for; over PCIe it stays closed, and this one is used"},
+    {"SGLANG_USE_JIT_ALL_REDUCE", "bypass.v2", NULL, SP_INFO,
+     "SGLang's V2 all-reduce is asked for; over PCIe it stays closed, and this one is used"},
+    {"SGLANG_HOST_STAGED_ALLREDUCE", "bypass.host-staged", NULL, SP_WARN,
+     "an all-reduce through host memory is on: it is asked before this one"},
+    {"NCCL_P2P_DISABLE", "settings.nccl-p2p", NULL, SP_INFO,
+     "NCCL does without peer access; this all-reduce does not read that variable"},
+    {"CUDA_LAUNCH_BLOCKING", "settings.launch-blocking", NULL, SP_WARN,
+     "every kernel is waited for: nothing that is measured here means anything"},
+    {"SGLANG_FORCE_CUSTOM_AR_PCIE", "settings.stock", "0", SP_INFO, "the flag is 0: SGLang behaves as stock"},
+    {"SGLANG_FORCE_CUSTOM_AR_PCIE", "settings.unsafe", "unsafe", SP_WARN,
+     "the flag is unsafe: the all-reduce is used without proof"},
+};
+
+static bool is_true(const char *value)
+{
+    return *value && strcmp(value, "0") != 0 && strcasecmp(value, "false") != 0 && strcasecmp(value, "no") != 0 &&
+           strcasecmp(value, "off") != 0;
+}
+
+static int find_variables(struct sp_findings *findings, char *const *env, const char *where)
+{
+    int rc = SP_OK;
+
+    for (size_t i = 0; i < sizeof variables / sizeof *variables && rc == SP_OK; i++) {
+        const struct variable *is = &variables[i];
+        const char *value = sp_env_value(env, is->name);
+        char remedy[64];
+
+        if (!value || !(is->value ? strcmp(value, is->value) == 0 : is_true(value)))
+            continue;
+        (void)snprintf(remedy, sizeof remedy, "unset %s", is->name);
+        rc = sp_finding_add(findings, is->id, is->level, remedy, "%s%s=%s: %s", where, is->name, value, is->text);
+    }
+    return rc;
+}
+
+static int find_odd_flag(struct sp_findings *findings, char *const *env)
+{
+    static const char *const known[] = {"0", "1", "unsafe"};
+    const char *value = sp_env_value(env, "SGLANG_FORCE_CUSTOM_AR_PCIE");
+
+    for (size_t i = 0; value && i < sizeof known / sizeof *known; i++)
+        if (strcmp(value, known[i]) == 0)
+            value = NULL;
+    if (!value)
+        return SP_OK;
+    return sp_finding_add(findings, "settings.flag", SP_WARN, "export SGLANG_FORCE_CUSTOM_AR_PCIE=1",
+                          "SGLANG_FORCE_CUSTOM_AR_PCIE is '%s', none of 0, 1, unsafe: SGLang behaves as stock", value);
+}
+
+int sp_exam_settings(struct sp_findings *findings, const struct sp_patient *patient)
+{
+    int rc = find_variables(findings, patient->around->env, "");
+
+    return rc < 0 ? rc : find_odd_flag(findings, patient->around->env);
+}
+
+/* ---- command lines ---- */
+
+struct option {
+    const char *name, *id;
+    enum sp_level_of level;
+    const char *text;
+};
+
+static const struct option server_options[] = {
+    {"--disable-custom-all-reduce", "bypass.disabled", SP_WARN, "no custom all-reduce at all, ours included"},
+    {"--enable-symm-mem", "bypass.symm-mem", SP_WARN, "NCCL's symmetric memory is asked before it"},
+    {"--enable-torch-symm-mem", "bypass.symm-mem", SP_WARN, "torch's symmetric memory is asked where it serves a size"},
+    {"--enable-flashinfer-allreduce-fusion", "bypass.flashinfer", SP_WARN,
+     "FlashInfer does the all-reduce together with the norm"},
+    {"--enable-mscclpp", "bypass.mscclpp", SP_INFO, "MSCCL++ is asked after it, for what it does not serve"},
+    {"--enable-deterministic-inference", "bypass.deterministic", SP_WARN,
+     "SGLang turns every custom all-reduce off in this mode"},
+};
+
+static int find_options(struct sp_findings *findings, const struct sp_server *server)
+{
+    int rc = SP_OK;
+
+    for (size_t i = 0; i < sizeof server_options / sizeof *server_options && rc == SP_OK; i++) {
+        const struct option *is = &server_options[i];
+        char remedy[96];
+
+        if (!sp_argv_value(server->argv, is->name))
+            continue;
+        (void)snprintf(remedy, sizeof remedy, "start it without %s", is->name);
+        rc = sp_finding_add(findings, is->id, is->level, remedy, "pid %jd has %s: %s", (intmax_t)server->pid, is->name,
+                            is->text);
+    }
+    return rc;
+}
+
+static long number_of(char *const *argv, const char *option)
+{
+    const char *text = sp_argv_value(argv, option);
+
+    return text && *text ? strtol(text, NULL, 10) : 0;
+}
+
+/* Graphs for batches that never come take memory from the KV cache. */
+static int find_graphs(struct sp_findings *findings, const struct sp_server *server)
+{
+    const long batch = number_of(server->argv, "--cuda-graph-max-bs");
+    const long running = number_of(server->argv, "--max-running-requests");
+    char remedy[96];
+
+    if (batch <= 0)
+        return SP_OK;
+    if (running > 0 && batch > BATCH_FACTOR * running) {
+        (void)snprintf(remedy, sizeof remedy, "--cuda-graph-max-bs %ld", running);
+        return sp_finding_add(findings, "servers.graphs", SP_WARN, remedy,
+                              "pid %jd captures graphs up to batch %ld and runs %ld requests at most: their memory is "
+                              "taken from the KV cache",
+                              (intmax_t)server->pid, batch, running);
+    }
+    if (running <= 0 && batch > BATCH_LARGE)
+        return sp_finding_add(findings, "servers.graphs", SP_INFO,
+                              "compare with #running-req in its log, and lower --cuda-graph-max-bs to what is in use",
+                              "pid %jd captures graphs up to batch %ld: if fewer requests run at once, their memory is "
+                              "missing from the KV cache",
+                              (intmax_t)server->pid, batch);
+    return SP_OK;
+}
+
+int sp_exam_servers(struct sp_findings *findings, const struct sp_patient *patient)
+{
+    int rc = SP_OK;
+
+    for (size_t i = 0; i < patient->around->server_count && rc == SP_OK; i++) {
+        const struct sp_server *server = &patient->around->server[i];
+        char where[48];
+
+        (void)snprintf(where, sizeof where, "pid %jd has ", (intmax_t)server->pid);
+        rc = find_options(findings, server);
+        if (rc == SP_OK)
+            rc = find_graphs(findings, server);
+        if (rc == SP_OK)
+            rc = find_variables(findings, server->env, where);
+        if (rc == SP_OK && sp_env_value(server->env, "CUDA_VISIBLE_DEVICES") &&
+            strstr(sp_env_value(server->env, "CUDA_VISIBLE_DEVICES"), "GPU-"))
+            rc = sp_finding_add(findings, "visible.uuid", SP_BAD, "start it with numbers in CUDA_VISIBLE_DEVICES",
+                                "pid %jd has UUIDs in CUDA_VISIBLE_DEVICES: its custom all-reduce raised ValueError",
+                                (intmax_t)server->pid);
+    }
+    return rc;
+}
