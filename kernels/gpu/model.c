@@ -66,7 +66,7 @@ static int measure_latency(double *us, fleet *f, uint32_t *in, uint32_t *out)
 {
     cudaStream_t stream = (cudaStream_t)f->stream[0][0];
     uint32_t *failed = (uint32_t *)(void *)f->tally[0], seen = 0;
-    double all[RANKS_MAX];
+    double all[RANKS_MAX] = {0};
     stopwatch watch;
     int turn, rc = CODE_OK;
 
