@@ -187,21 +187,36 @@ int model_measure(link_rates *out, fleet *f, void *shared, int peer)
     return rc;
 }
 
-/*
- * Traffic of a GPU, without what a protocol adds (resets, flags). Host: a rank writes what others need once and reads
- * what it needs; both share the link. Push: what leaves the GPU; arrivals travel the other way.
- */
+static double largest(double a, double b, double c)
+{
+    double ab = a > b ? a : b;
+
+    return ab > c ? ab : c;
+}
+
+/* Host: a rank writes what others need once and reads what it needs; the directions are bounded each and together. */
+static double host_traffic_us(const link_rates *rates, double writes, double reads)
+{
+    if (rates->host_read <= 0 || rates->host_write <= 0 || rates->host_both <= 0)
+        return 0;
+    return largest(writes / rates->host_write, reads / rates->host_read, (writes + reads) / rates->host_both);
+}
+
+/* Push: what leaves the GPU; arrivals travel the other way. */
+static double push_traffic_us(const link_rates *rates, double writes)
+{
+    return rates->peer_write > 0 ? writes / rates->peer_write : 0;
+}
+
+/* Without what a protocol adds to the traffic: resets, flags, fruitless polls. */
 double model_us(const link_rates *rates, int host, int world, double bytes)
 {
     double others = (double)(world - 1), share = others / (double)world;
-    double one_bytes = host ? (1 + others) * bytes : others * bytes;
-    double two_bytes = host ? (1 + 2 * share) * bytes : 2 * share * bytes;
-    double hop = host ? rates->host_us : rates->peer_us, rate = host ? rates->host_both : rates->peer_write;
-    double one, two;
+    double hop = host ? rates->host_us : rates->peer_us;
+    double one = host ? host_traffic_us(rates, bytes, others * bytes) : push_traffic_us(rates, others * bytes);
+    double two = host ? host_traffic_us(rates, bytes, 2 * share * bytes) : push_traffic_us(rates, 2 * share * bytes);
 
-    if (rate <= 0)
-        return 0;
-    one = rates->node_us + hop + one_bytes / rate;
-    two = rates->node_us + 2 * hop + two_bytes / rate;
+    one += rates->node_us + hop;
+    two += rates->node_us + 2 * hop;
     return one < two ? one : two;
 }
