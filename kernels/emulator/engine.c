@@ -470,7 +470,7 @@ int emu_begin(const emu_setup *setup)
     memset(E.ended, 0, sizeof E.ended);
     memset(E.bytes, 0, sizeof E.bytes);
     choice_begin(setup->mode, setup->seed, setup->given, setup->log, setup->ranks, setup->per_rank);
-    return bad ? -1 : mem_reset(ARENA_WORDS);
+    return bad ? -1 : mem_reset(ARENA_WORDS, setup->without);
 }
 
 void emu_end(void)

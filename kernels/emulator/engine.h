@@ -56,6 +56,7 @@ typedef struct {
     uint64_t timeout_ns; /* of the longest wait, for the clock's jumps */
     uint32_t most_steps; /* more are a violation: a run has an end */
     int trace;           /* keep what happens */
+    uint32_t without;    /* EMU_WITHOUT_ bits */
 } emu_setup;
 
 /* 0, or -1 when out of memory. */

@@ -23,7 +23,7 @@ typedef struct { uint32_t at, n; } view; /* n stamps at an offset in `pool`; pla
 static struct {
     uint16_t *place_of; /* by word of the arena; 0: none yet */
     emu_place *place;   /* from 1 */
-    uint32_t n_places, words;
+    uint32_t n_places, words, without;
     thread_state thread[EMU_THREADS];
     view *views; /* from 1 */
     uint32_t n_views, room_views;
@@ -54,7 +54,7 @@ static int allocate(void)
     return bad ? -1 : 0;
 }
 
-int mem_reset(uint32_t words)
+int mem_reset(uint32_t words, uint32_t without)
 {
     int bad = 0;
     if (!M.place)
@@ -70,6 +70,7 @@ int mem_reset(uint32_t words)
         memset(M.place_of, 0, words * sizeof *M.place_of);
         M.words = words;
     }
+    M.without = without;
     M.n_places = M.n_views = 0;
     M.used = 0;
     return bad;
@@ -308,7 +309,8 @@ void mem_learn(int thread, uint32_t told)
 void mem_end(int thread, int sum)
 {
     thread_state *t = &M.thread[thread], *s = &M.thread[sum];
-    learn_pending(t);
+    if (!(M.without & EMU_WITHOUT_A7))
+        learn_pending(t);
     raise_to(s->floor, t->floor, M.n_places + 1);
     s->published = joined(s->published, t->published);
 }
@@ -320,6 +322,6 @@ void mem_begin(int thread, int from)
     t->published = 0;
     if (from >= 0) {
         memcpy(t->floor, M.thread[from].floor, (M.n_places + 1) * sizeof *t->floor);
-        t->published = M.thread[from].published;
+        t->published = M.without & EMU_WITHOUT_A15 ? 0 : M.thread[from].published;
     }
 }

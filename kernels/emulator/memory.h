@@ -51,8 +51,15 @@ typedef struct {
     uint8_t home;             /* rank, or EMU_HOST */
 } emu_place;
 
+/* What a kernel boundary is trusted with; taken away only to see which protocols need it. Numbers as in
+ * docs/memory-model.md. */
+enum {
+    EMU_WITHOUT_A7 = 1, /* a kernel's start acquires what the kernel before it had read */
+    EMU_WITHOUT_A15 = 2 /* a fence in a kernel holds for the stores of the next kernel's threads */
+};
+
 /* Forget everything; `words` is the size of the arena. First call: allocate. 0, or -1 when out of memory. */
-int mem_reset(uint32_t words);
+int mem_reset(uint32_t words, uint32_t without);
 void mem_free(void);
 
 /* The place of a word; created at first use with mem_initial(). */

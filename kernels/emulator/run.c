@@ -28,6 +28,7 @@ static struct {
 } R;
 
 run_counts run_counted[PAR_ALGORITHMS];
+uint32_t run_without;
 
 /* --- memory of the ranks ------------------------------------------------------------------------------------------ */
 
@@ -451,7 +452,7 @@ const char *run(const run_scenario *s, emu_mode mode, const emu_list *given, emu
 {
     emu_events events = {.ended = ended, .idle = idle, .fault = fault};
     emu_setup setup = {.mode = mode, .seed = s->seed, .given = given, .log = log, .ranks = s->world,
-                       .timeout_ns = TIMEOUT_NS, .most_steps = MOST_STEPS, .trace = trace};
+                       .timeout_ns = TIMEOUT_NS, .most_steps = MOST_STEPS, .trace = trace, .without = s->without};
     set_geometry(s);
     setup.per_rank = (int)most_threads(s);
     if (emu_begin(&setup))
@@ -506,6 +507,7 @@ void run_draw(run_scenario *s, const emu_subject *subject, int algorithm, int wo
     const uint32_t two = (uint32_t)par_is_two_shot(algorithm), chunked = (uint32_t)par_is_chunked(algorithm);
     memset(s, 0, sizeof *s);
     s->seed = seed;
+    s->without = run_without;
     s->subject = subject;
     s->algorithm = algorithm;
     s->world = world;

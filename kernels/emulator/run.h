@@ -47,6 +47,7 @@ typedef struct {
     run_call call[RUN_CALLS];
     uint32_t epoch; /* of every lane at the start */
     uint32_t trap;
+    uint32_t without; /* EMU_WITHOUT_ bits: assumptions taken away */
     uint32_t delay;   /* ns that fault_rank dawdles in every call */
     uint32_t special; /* of 256: elements that are NaN, infinity or -0 */
     run_fault fault;
@@ -60,6 +61,9 @@ typedef struct {
     uint64_t late, lost, traps;
 } run_counts;
 extern run_counts run_counted[PAR_ALGORITHMS];
+
+/* EMU_WITHOUT_ bits of every scenario that is drawn from now on. */
+extern uint32_t run_without;
 
 /* Draw a scenario. faults: whether a rank may be late, lost, or abort. */
 void run_draw(run_scenario *out, const emu_subject *subject, int algorithm, int world, uint64_t seed, int faults);
