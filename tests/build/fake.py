@@ -170,6 +170,7 @@ class Build(Case):
         for path in (self.folder, self.toolkit, "/usr/bin", "/tmp"):
             self.assertNotIn(str(path), text)
         record = json.loads(text)
+        schema.validator("build-record.schema.json").validate(record)
         self.assertEqual(record["architectures"], ["sm_90"])
         self.assertEqual(record["compilers"]["nvcc"], "13.0.88")
         inputs = {entry["path"]: entry["sha256"] for entry in record["inputs"]}
@@ -541,6 +542,36 @@ class Interrupted(Case):
                 self.assertEqual(real.snapshot(self.site), before)
                 self.assertFalse(self.tool("status")["pending"])
                 (self.toolkit / "bin/log").unlink()
+
+    def test_a_kill_at_any_write_of_the_transaction_leaves_old_new_or_recover(self):
+        self.build()
+        old = real.snapshot(self.site)
+        (self.data / "kernels/a.c").write_text(SOURCES["a.c"] + "int more;\n")
+        trees = []
+        for call in ("renameat", "renameat2", "linkat", "unlinkat", "fsync"):
+            for when in range(1, 100):
+                tree = self.folder / f"{call}{when}"
+                shutil.copytree(self.site, tree)
+                strace = ["strace", "-o", self.folder / "trace", "-e", f"trace={call}", "-e", f"inject={call}:signal=KILL:when={when}"]
+                done = subprocess.run([*strace, real.CLI, "build", "--quiet", "--arch", "sm_90", "--site", tree],
+                                      env=self.env | {"ASAN_OPTIONS": "detect_leaks=0"}, capture_output=True, check=False)
+                self.wait_for(lambda: not list(self.tmp.iterdir()), "the scratch folder stays")
+                if done.returncode == 0:
+                    break
+                trees.append(self.settled(tree) == old)
+        self.assertGreater(len(trees), 10)
+        self.assertEqual(set(trees), {True, False})
+
+    def settled(self, tree):
+        """The tree after recover, where that is due; one that is new is all new."""
+        status = [real.CLI, "status", "--quiet", "--site", tree]
+        if subprocess.run(status, env=self.env, capture_output=True, check=False).returncode == 10:
+            self.build(site=tree, want=10)
+            self.tool("recover", site=tree)
+        found = real.snapshot(tree)
+        if found != real.snapshot(self.site):
+            self.assertTrue(self.build(site=tree)["up_to_date"])
+        return found
 
     def wait_for(self, condition, message):
         deadline = time.monotonic() + 15
