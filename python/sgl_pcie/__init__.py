@@ -16,7 +16,7 @@ def gate(full_nvlink, devices, cls_name="CustomAllreduce"):
     if full_nvlink or cls_name != "CustomAllreduce" or decision().action != UPSTREAM or not _on_cuda():
         return full_nvlink
     if decision().verdict is not None and not _proved(devices):
-        log.warning("the verdict has no PASS for SGLang's own custom all-reduce on GPUs %s: closed as in stock", list(devices))
+        log.warning("the verdict has no PASS for SGLang's own custom all-reduce on GPUs %s: stock", list(devices))
         return full_nvlink
     log.info("SGLang's own custom all-reduce is allowed on PCIe-only GPUs %s", list(devices))
     return True

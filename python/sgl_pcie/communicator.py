@@ -120,13 +120,13 @@ class _Setup:
 
     def described(self):
         device, host = self.module.memory_bound(self.world, self.transports, self.sentinel_bytes)
-        return "PCIe all-reduce for this group of %d ranks: %s, %s (%s); other sizes: %s; at most %d MiB of GPU and %d MiB of host memory a rank; libpar.so %s %.12s" % (
+        return (
+            "PCIe all-reduce for this group of %d ranks: %s %s (%s); other sizes: %s; "
+            "at most %d MiB of GPU and %d MiB of host memory a rank; libpar.so %s %.12s"
+        ) % (
             self.world,
             " and ".join(sorted(self.choice.transports())),
-            ", ".join(
-                ("to %s" if above < 0 else "above %s to %s") % ((_size(above),) * (above >= 0) + (_size(upto),))
-                for above, upto in profile.windows(self.choice.entries)
-            ),
+            ", ".join(_sizes(*window) for window in profile.windows(self.choice.entries)),
             self.choice.basis,
             "SGLang's custom all-reduce" if self.stock is not None else "NCCL",
             device >> 20,
@@ -197,7 +197,7 @@ class Communicator:
         return inp.dtype in _DTYPES and inp.is_contiguous() and any(a < size <= b for a, b in self._windows)
 
 
-# --- an operator, for code that is compiled -----------------------------------------------------------------------------
+# --- an operator, for code that is compiled ---------------------------------------------------------------------------
 
 _live = weakref.WeakValueDictionary()
 _operators = torch.library.Library("sgl_pcie", "DEF")
@@ -216,7 +216,7 @@ def _register(comm):
 _register.next = 0
 
 
-# --- small parts --------------------------------------------------------------------------------------------------------
+# --- small parts ------------------------------------------------------------------------------------------------------
 
 
 def _round(gather, step, alike):
@@ -256,6 +256,10 @@ def _timeout(environ=os.environ):
     if not 0 < seconds < 1e6:
         raise choice.Refused("%s=%r is no number of seconds above 0" % (TIMEOUT, text))
     return seconds
+
+
+def _sizes(above, upto):
+    return "to %s" % _size(upto) if above < 0 else "above %s to %s" % (_size(above), _size(upto))
 
 
 def _size(bytes_):

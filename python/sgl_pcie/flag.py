@@ -51,7 +51,7 @@ def read(environ=os.environ, path=_PERSISTED):
 def decide(value, backend, built, verdict=None, doubt="there is no verdict for this machine"):
     """What to do; depends on nothing else.
 
-    built: is there a communicator in this install? verdict: the fresh one of this machine, else None and doubt says why.
+    built: is there a communicator in this install? verdict: this machine's fresh one, or None, and doubt says why.
     """
     if value is None or value == "0":
         return Decision(STOCK, logging.NOTSET)

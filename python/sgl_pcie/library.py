@@ -20,7 +20,8 @@ def built():
 def load():
     """The module; Missing where it cannot be had."""
     if sys.implementation.name != "cpython" or sys.version_info < (3, 10):
-        raise Missing("CPython 3.10 or newer is needed, this is %s %s" % (sys.implementation.name, sys.version.split()[0]))
+        found = "%s %s" % (sys.implementation.name, sys.version.split()[0])
+        raise Missing("CPython 3.10 or newer is needed, this is " + found)
     if sysconfig.get_config_var("Py_GIL_DISABLED"):
         raise Missing("this is a free-threaded Python, which has no stable ABI: use the ordinary build of it")
     if not built():

@@ -1,4 +1,4 @@
-"""As much of torch as sgl_pcie.communicator needs, for tests of how ranks agree: the ranks are threads of one process."""
+"""As much of torch as sgl_pcie.communicator needs, for tests of how ranks agree; they are threads of one process."""
 
 import contextlib
 import sys

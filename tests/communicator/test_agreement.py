@@ -150,7 +150,14 @@ class Agreement(Case):
                 self.lines.clear()
                 self.assertAllOurs(self.create(world))
                 line = self.lines[0][1]
-                for name in ("group of %d ranks" % world, "host", "start values, nothing was proved", "2 MiB of GPU", "8 MiB of host", "aaaaaaaaaaaa"):
+                for name in (
+                    "group of %d ranks" % world,
+                    "host",
+                    "start values, nothing was proved",
+                    "2 MiB of GPU",
+                    "8 MiB of host",
+                    "aaaaaaaaaaaa",
+                ):
                     self.assertIn(name, line)
 
     def test_what_the_library_is_told(self):
@@ -260,7 +267,9 @@ class Agreement(Case):
 
     def test_a_long_reason(self):
         self.attribute(profile, "load", self.on_rank(1, lambda bound: ((), ""), lambda bound: 1 / 0))
-        self.attribute(library, "load", self.on_rank(0, lambda: MODULE, lambda: (_ for _ in ()).throw(OSError("\u20ac" * 9999))))
+        self.attribute(
+            library, "load", self.on_rank(0, lambda: MODULE, lambda: (_ for _ in ()).throw(OSError("\u20ac" * 9999)))
+        )
         self.assertAllStock(self.create(), "rank 0: \u20ac\u20ac")
 
     # --- what outside sizes get ---
@@ -325,7 +334,12 @@ class Contract(Case):
     """What SGLang reads, writes and probes."""
 
     FORBIDDEN = ("reduce_scatter", "should_custom_ag", "all_gather_reg", "all_gather_unreg", "obj", "has_multicast")
-    FORBIDDEN += ("custom_fused_ar_rms", "fused_ar_rms", "fused_allreduce_rmsnorm", "custom_fused_ar_rms_per_group_quant")
+    FORBIDDEN += (
+        "custom_fused_ar_rms",
+        "fused_ar_rms",
+        "fused_allreduce_rmsnorm",
+        "custom_fused_ar_rms_per_group_quant",
+    )
 
     def setUp(self):
         super().setUp()

@@ -162,7 +162,9 @@ class ForLibrary(unittest.TestCase):
                 self.assertIn("two-shot", [n for n, i in self.NUMBERS.items() if i == choices[-1][1]][0])
 
     def test_stock_entries_are_left_out(self):
-        entries = table(4, (1, "host-one-shot", 2, 32), (2, "stock"), (profile.SIZE_MAX, "host-two-shot-chunked")).entries
+        entries = table(
+            4, (1, "host-one-shot", 2, 32), (2, "stock"), (profile.SIZE_MAX, "host-two-shot-chunked")
+        ).entries
         n = self.NUMBERS
         self.assertEqual(
             profile.for_library(entries, n),
@@ -204,7 +206,9 @@ class Covers(unittest.TestCase):
 
     def test_exactly_these_gpus_decide(self):
         for passed in (True, False):
-            told = verdict.Verdict(3, {}, [self.result("host", GPUS[:4], passed)], [verdict.Pairs("host", self.all, [])])
+            told = verdict.Verdict(
+                3, {}, [self.result("host", GPUS[:4], passed)], [verdict.Pairs("host", self.all, [])]
+            )
             self.assertEqual(told.covers("host", GPUS[3::-1]), passed)
         both = [self.result("host", GPUS[:4], True), self.result("host", GPUS[:4], False)]
         self.assertFalse(verdict.Verdict(3, {}, both, []).covers("host", GPUS[:4]), "one FAIL is enough")

@@ -36,7 +36,13 @@ class Recorded(common.Scratch, unittest.TestCase):
         self.write("sys/module/nvidia/version", "580.95.05\n")
         self.write("sys/module/nvidia/srcversion", "0A1B2C\n")
         self.gpu("0000:c1:00.0", 2, ["pci0000:c0", "0000:c0:01.1"], None)
-        self.gpu("0000:41:00.0", 1, ["pci0000:40", "0000:40:01.1", "0000:41:00.0", "0000:42:00.0"], 0x1D, bus_is="0000:43:00.0")
+        self.gpu(
+            "0000:41:00.0",
+            1,
+            ["pci0000:40", "0000:40:01.1", "0000:41:00.0", "0000:42:00.0"],
+            0x1D,
+            bus_is="0000:43:00.0",
+        )
 
     def write(self, name, text):
         path = self.scratch / name
@@ -140,12 +146,15 @@ class Recorded(common.Scratch, unittest.TestCase):
         self.assertEqual(self.read()["acs 1"], "-")
 
     def test_question_marks_before_a_gpu_was_opened(self):
-        self.write("proc/driver/nvidia/gpus/0000:c1:00.0/information", "GPU UUID: \t GPU-????????-????-????-????-????????????\n")
+        self.write(
+            "proc/driver/nvidia/gpus/0000:c1:00.0/information",
+            "GPU UUID: \t GPU-????????-????-????-????-????????????\n",
+        )
         self.assertEqual(self.read()["gpu 1"], machine.UNREADABLE)
 
     def test_driver_from_proc(self):
         (self.scratch / "sys/module/nvidia/version").unlink()
-        text = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (u@h)  Tue\nGCC version: gcc 12.2.0\n"
+        text = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build\nGCC version: gcc 12.2.0\n"
         self.write("proc/driver/nvidia/version", text)
         self.assertEqual(self.read()["driver"], "580.95.05")
 

@@ -147,7 +147,13 @@ class Calls(unittest.TestCase):
     def test_closed(self):
         comm = self.comm()
         comm.close()
-        for call in (comm.status, comm.report, lambda: comm.choose(1), lambda: comm.all_reduce(*[0] * 6), lambda: comm.rank):
+        for call in (
+            comm.status,
+            comm.report,
+            lambda: comm.choose(1),
+            lambda: comm.all_reduce(*[0] * 6),
+            lambda: comm.rank,
+        ):
             with self.assertRaisesRegex(module.Error, "closed"):
                 call()
 
@@ -198,7 +204,12 @@ class Calls(unittest.TestCase):
 
 def interpreters():
     """Every CPython from 3.10 on that this machine has, one per version."""
-    places = ["/usr/bin/python3.*", "/usr/local/bin/python3.*", "~/.pyenv/versions/*/bin/python3", "/opt/python*/bin/python3"]
+    places = [
+        "/usr/bin/python3.*",
+        "/usr/local/bin/python3.*",
+        "~/.pyenv/versions/*/bin/python3",
+        "/opt/python*/bin/python3",
+    ]
     found = {}
     for path in sorted(p for place in places for p in glob.glob(os.path.expanduser(place))):
         ask = "import sys; print(sys.implementation.name, *sys.version_info[:2])"
@@ -251,7 +262,9 @@ class Loads(common.Scratch, unittest.TestCase):
 
     def test_library_without_our_functions(self):
         target = common.package(self.scratch)
-        libc = next(line.split()[-1] for line in pathlib.Path("/proc/self/maps").read_text().splitlines() if "/libc.so" in line)
+        libc = next(
+            line.split()[-1] for line in pathlib.Path("/proc/self/maps").read_text().splitlines() if "/libc.so" in line
+        )
         (target / "libpar.so").write_bytes(pathlib.Path(libc).read_bytes())
         self.assertRegex(self.missing(target), "has no par_|cannot load libpar.so")
 
@@ -265,7 +278,9 @@ class Loads(common.Scratch, unittest.TestCase):
             fake = types.SimpleNamespace(
                 implementation=types.SimpleNamespace(name=implementation), version_info=version, version="x y"
             )
-            with mock.patch.object(library, "sys", fake), self.assertRaisesRegex(library.Missing, "CPython 3.10 or newer"):
+            with mock.patch.object(library, "sys", fake), self.assertRaisesRegex(
+                library.Missing, "CPython 3.10 or newer"
+            ):
                 library.load()
 
     @unittest.skipIf(common.REAL is None, "no nvcc, no libpar.so")
@@ -276,7 +291,9 @@ class Loads(common.Scratch, unittest.TestCase):
             "print(m.memory_bound(4, m.WITH_HOST, 1 << 16)[0] > 0, len(m.ALGORITHMS))\n"
             "try: m.Communicator(0, 2, 0, lambda b: b * 2)\nexcept m.Error as error: print(error.code, error)"
         ) % common.REAL
-        done = subprocess.run([sys.executable, "-I", "-B", "-c", code], capture_output=True, text=True, timeout=60, check=True)
+        done = subprocess.run(
+            [sys.executable, "-I", "-B", "-c", code], capture_output=True, text=True, timeout=60, check=True
+        )
         self.assertRegex(done.stdout, r"True 11\n-4 cuda\w+: .*(driver|device)")
 
     def test_names_are_those_of_the_profile(self):

@@ -18,7 +18,9 @@ from sgl_pcie import machine, profile, state, verdict  # noqa: E402
 DOCS = common.ROOT / "docs"
 EXAMPLES = [json.loads(text) for text in re.findall(r"```json\n(.*?)```", (DOCS / "formats.md").read_text(), re.S)]
 VERDICT, PROFILE = EXAMPLES
-SCHEMAS = {name: json.loads((DOCS / "json-schema" / (name + ".schema.json")).read_text()) for name in ("verdict", "profile")}
+SCHEMAS = {
+    name: json.loads((DOCS / "json-schema" / (name + ".schema.json")).read_text()) for name in ("verdict", "profile")
+}
 
 DELETE = object()
 HUGE = 1 << 70
@@ -95,7 +97,9 @@ class Files(common.Scratch, unittest.TestCase):
         self.assertEqual(state.folders({}, 0), ["/var/lib/sgl-pcie"])
         self.assertEqual(state.folders({state.STATE: ""}, 0), ["/var/lib/sgl-pcie"])
         with mock.patch.object(state.pwd, "getpwuid", lambda uid: mock.Mock(pw_dir="/home/u")):
-            self.assertEqual(state.folders({"HOME": "/elsewhere"}, 7), ["/home/u/.local/state/sgl-pcie", "/var/lib/sgl-pcie"])
+            self.assertEqual(
+                state.folders({"HOME": "/elsewhere"}, 7), ["/home/u/.local/state/sgl-pcie", "/var/lib/sgl-pcie"]
+            )
         self.assertEqual(state.folders({}, 4242424), ["/var/lib/sgl-pcie"], "a user whom passwd does not know")
 
     def test_installs_do_not_mix(self):
@@ -123,7 +127,10 @@ class Files(common.Scratch, unittest.TestCase):
     def test_anything_changed_makes_it_stale(self):
         self.write(VERDICT)
         for name, value in VERDICT["bound"].items():
-            for now in (dict(VERDICT["bound"], **{name: "another"}), {k: v for k, v in VERDICT["bound"].items() if k != name}):
+            for now in (
+                dict(VERDICT["bound"], **{name: "another"}),
+                {k: v for k, v in VERDICT["bound"].items() if k != name},
+            ):
                 told, reason = self.load(now)
                 self.assertIsNone(told)
                 self.assertIn("stale: %s was %s, is" % (name, value), reason)
@@ -273,7 +280,9 @@ class Malformed(unittest.TestCase):
                         pass
 
     def paths(self, content, above=()):
-        items = content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ()
+        items = (
+            content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ()
+        )
         for name, value in items:
             yield list(above) + [name]
             yield from self.paths(value, list(above) + [name])

@@ -39,7 +39,9 @@ class Traced(unittest.TestCase):
                 elif step.opname == "LOAD_GLOBAL":
                     self.assertIn(str(step.argval), self.GLOBALS)
                 self.assertFalse(
-                    step.opname.startswith(("STORE_ATTR", "STORE_GLOBAL", "IMPORT", "SETUP", "RAISE", "YIELD", "LOAD_CLOSURE")),
+                    step.opname.startswith(
+                        ("STORE_ATTR", "STORE_GLOBAL", "IMPORT", "SETUP", "RAISE", "YIELD", "LOAD_CLOSURE")
+                    ),
                     "%s in should_custom_ar" % step.opname,
                 )
 

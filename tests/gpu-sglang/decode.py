@@ -9,7 +9,7 @@ Environment: DECODE_MODES, a comma list; each is captured anew and timed on the 
     none   no all-reduce at all: the limit, and what the cost of one is measured against
 DECODE_REPEATS (default 3), DECODE_OUT (a file for JSON lines), DECODE_NAME (of the run).
 
-Per batch size: median decode step, tokens per second, time of the graph's replay, and the number of all-reduces captured.
+Per batch size: median decode step, tokens per second, time of the graph's replay; per mode: all-reduces captured.
 """
 
 import json
@@ -80,7 +80,20 @@ def run_once(runner, arguments, batch, mode, rank, output):
     requests = bench.prepare_synthetic_inputs_for_latency_test(batch, arguments.input_len[0])
     silent = lambda *a, **k: None  # noqa: E731
     return bench.latency_test_run_once(
-        mode, runner, silent, requests, batch, arguments.input_len[0], output, 0, False, False, ("GPU",), "", "all", rank
+        mode,
+        runner,
+        silent,
+        requests,
+        batch,
+        arguments.input_len[0],
+        output,
+        0,
+        False,
+        False,
+        ("GPU",),
+        "",
+        "all",
+        rank,
     )
 
 

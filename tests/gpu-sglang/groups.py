@@ -36,7 +36,9 @@ class StandIn(types.ModuleType):
     def __getattr__(self, name):
         if name.startswith("__"):
             raise AttributeError(name)
-        value = type(name, (), {"__init__": lambda self, *a, **k: None, "__class_getitem__": classmethod(lambda c, k: c)})
+        value = type(
+            name, (), {"__init__": lambda self, *a, **k: None, "__class_getitem__": classmethod(lambda c, k: c)}
+        )
         setattr(self, name, value)
         return value
 
@@ -207,7 +209,7 @@ class Rank:
         return rows
 
     def graph(self):
-        """Three calls of different size in one graph; replayed on another stream with other inputs, eager calls between."""
+        """Three calls of different size in one graph, replayed on another stream with other inputs, eager between."""
         torch = self.torch
         shapes = [10 * KIB, 160 * KIB, 40 * KIB]
         inputs = [self.input(s, torch.bfloat16, 7 + i) for i, s in enumerate(shapes)]

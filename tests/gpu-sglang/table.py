@@ -1,6 +1,6 @@
 """The lines of decode.py as a table: median of the repeats, and the cost of one all-reduce inside the step.
 
-    table.py FILE...
+table.py FILE...
 """
 
 import json
@@ -24,7 +24,10 @@ def main():
     times, captured = read(sys.argv[1:])
     graphs = len({batch for _, _, batch in times}) or 1
     median = {key: statistics.median(l["graph_ms"] for l in lines) for key, lines in times.items()}
-    print("%-12s %-5s %5s %9s %9s %9s %9s %7s" % ("run", "mode", "batch", "tok/s", "step ms", "graph ms", "us/call", "share"))
+    print(
+        "%-12s %-5s %5s %9s %9s %9s %9s %7s"
+        % ("run", "mode", "batch", "tok/s", "step ms", "graph ms", "us/call", "share")
+    )
     for (run, mode, batch), lines in times.items():
         calls = captured.get((run, mode), 0) / graphs
         limit = median.get((run, "none", batch))
