@@ -14,13 +14,12 @@
 
 enum { PRODUCT_MAX = 256 << 20 };
 
-int sp_deploy_check(const struct sp_install *install, const char *next)
+/* Is the runtime of this program there, and may we write beside it? */
+static int check_runtime(const struct sp_install *install, const char *next)
 {
     enum sp_runtime_state state;
-    int rc = sp_pending_check(install);
+    int rc = sp_runtime_state(&state, install);
 
-    if (rc == 0)
-        rc = sp_runtime_state(&state, install);
     if (rc == 0 && state != SP_RUNTIME_PRESENT) {
         if (state == SP_RUNTIME_ABSENT)
             sp_err(SP_ECANNOT, "sgl-pcie-runtime is not in '%s': there is nothing to build into", install->site);
@@ -29,6 +28,13 @@ int sp_deploy_check(const struct sp_install *install, const char *next)
         rc = sp_err_hint(SP_ECANNOT, "%s", next);
     }
     return rc < 0 ? rc : sp_access_check(install->site_fd, install->site, FOLDER "/libpar.so");
+}
+
+int sp_deploy_check(const struct sp_install *install, const char *next)
+{
+    int rc = sp_pending_check(install);
+
+    return rc < 0 ? rc : check_runtime(install, next);
 }
 
 int sp_deploy_read(struct sp_buf *out, const struct sp_install *install, const char *name)
@@ -135,7 +141,7 @@ int sp_deploy_run(const struct sp_install *install, const struct sp_files *files
     int rc = sp_txn_begin(&txn, install->site, "build");
 
     if (rc == 0)
-        rc = sp_deploy_check(install, next); /* again, under the lock: compiling took a while */
+        rc = check_runtime(install, next); /* again, under the lock: compiling took a while */
     if (rc == 0)
         rc = list_all(&built, files, stale);
     if (rc == 0)
