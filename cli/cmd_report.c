@@ -42,18 +42,17 @@ static const char *const fields[] = {"bundle", "file", NULL};
 /* What status shows, without the folders. */
 static int status_json(json_t **out, const struct sp_examination *is)
 {
+    static const char *const folders[] = {"root", "site", "python"};
     struct sp_report inner = {.object = json_object()};
     struct sp_facts facts;
     int rc = sp_facts_read(&facts, is->subject.install);
 
     if (rc == SP_OK)
         sp_show_install(&inner, is->subject.install, is->plan, &facts);
+    sp_facts_free(&facts);
     *out = inner.object;
-    for (size_t i = 0; rc == SP_OK && i < 3; i++) {
-        static const char *const folders[] = {"root", "site", "python"};
-
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++)
         (void)json_object_del(json_object_get(*out, "install"), folders[i]);
-    }
     return rc;
 }
 

@@ -11,22 +11,44 @@ enum { LEVELS = 3, ISLANDS_TEXT = 128 };
 
 /* ---- sockets ---- */
 
+/* "socket 0: GPU 0, 1; socket 1: GPU 2, 3": in the order in which the sockets occur. */
+static int list_socket(struct sp_buf *out, const struct sp_topology *topology, size_t first)
+{
+    const int64_t socket = topology->gpu[first].socket;
+    int rc = sp_buf_printf(out, "%ssocket %jd: GPU", out->len ? "; " : "", (intmax_t)socket);
+
+    for (size_t i = first; i < topology->gpu_count && rc == SP_OK; i++)
+        if (topology->gpu[i].socket == socket)
+            rc = sp_buf_printf(out, "%s %zu", i == first ? "" : ",", topology->gpu[i].number);
+    return rc;
+}
+
+/* Is this the first GPU of its socket? */
+static bool begins_socket(const struct sp_topology *topology, size_t gpu)
+{
+    if (topology->gpu[gpu].socket == SP_ABSENT)
+        return false;
+    for (size_t i = 0; i < gpu; i++)
+        if (topology->gpu[i].socket == topology->gpu[gpu].socket)
+            return false;
+    return true;
+}
+
 static int find_sockets(struct sp_findings *findings, const struct sp_topology *topology)
 {
     struct sp_buf list = SP_BUF_INIT;
-    bool several = false;
+    size_t sockets = 0;
     int rc = SP_OK;
 
     for (size_t i = 0; i < topology->gpu_count && rc == SP_OK; i++) {
-        if (topology->gpu[i].socket == SP_ABSENT || topology->gpu[0].socket == SP_ABSENT)
+        if (!begins_socket(topology, i))
             continue;
-        several = several || topology->gpu[i].socket != topology->gpu[0].socket;
-        rc = sp_buf_printf(&list, "%sGPU %zu on %jd", list.len ? ", " : "", topology->gpu[i].number,
-                           (intmax_t)topology->gpu[i].socket);
+        sockets++;
+        rc = list_socket(&list, topology, i);
     }
-    if (rc == SP_OK && several)
+    if (rc == SP_OK && sockets > 1)
         rc = sp_finding_add(findings, "topo.sockets", SP_WARN, NULL,
-                            "GPUs on more than one socket: %s; groups within a socket are faster", list.data);
+                            "GPUs on %zu sockets, and groups within one are faster: %s", sockets, list.data);
     sp_buf_free(&list);
     return rc;
 }

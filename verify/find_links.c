@@ -29,7 +29,7 @@ static int find_idle(struct sp_findings *findings, const struct sp_topology *top
     }
     if (rc == SP_OK && first)
         rc = sp_finding_add(findings, "link.idle", SP_INFO, NULL,
-                            "GPU %s: %g GT/s while idle, %g GT/s possible; speed is measured under load at level 2",
+                            "GPU %s: %g GT/s while idle, %g GT/s possible; speed is measured under load, at level 2",
                             list.data, first->speed, first->possible_speed);
     sp_buf_free(&list);
     return rc;

@@ -174,11 +174,18 @@ static bool speed(char out[ACTUAL], const struct sp_topology *topology)
 
 static bool layout(char out[ACTUAL], const struct sp_topology *topology)
 {
-    (void)snprintf(out, ACTUAL, "see the tree");
-    for (size_t i = 0; i < topology->gpu_count; i++)
+    size_t shared = 0, sockets = 1;
+
+    for (size_t i = 0; i < topology->pci_count; i++)
+        shared += topology->pci[i].depth == 0 && topology->pci[i].gpus > 1;
+    for (size_t i = 0; i < topology->gpu_count; i++) {
         if (topology->gpu[i].parent < 0)
             return false;
-    return true;
+        sockets = topology->gpu[i].socket != topology->gpu[0].socket ? 2 : sockets;
+    }
+    (void)snprintf(out, ACTUAL, "%s, %zu shared link%s", sockets > 1 ? "several sockets" : "one socket", shared,
+                   shared == 1 ? "" : "s");
+    return topology->gpu_count > 0;
 }
 
 static const struct rule rules[] = {
