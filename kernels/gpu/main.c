@@ -23,6 +23,7 @@ static int smoke_or_faults(const options *o)
 static const command commands[] = {
     {"smoke", "compare every algorithm with a CPU reference, bit by bit (--faults: provoke failures)", smoke_or_faults},
     {"perf", "time the algorithms, and NCCL beside them", perf_command},
+    {"transfers", "test what passes between each two GPUs, and through host memory", transfers_command},
 };
 
 /* What an option's value is, and with it the type of the member that it goes to. */
@@ -86,7 +87,7 @@ static void print_help(void)
 
     printf("usage: sgl-pcie-gpu COMMAND [OPTION]...\n\nCommands:\n");
     for (i = 0; i < COMMANDS; i++)
-        printf("  %-8s %s\n", commands[i].name, commands[i].help);
+        printf("  %-10s %s\n", commands[i].name, commands[i].help);
     printf("\nOptions:\n");
     for (i = 0; i < SPECS; i++)
         printf("  --%s%s%-*s %s\n", specs[i].name, specs[i].value != NULL ? " " : "",

@@ -43,5 +43,6 @@ typedef struct {
 int smoke_command(const options *o);
 int faults_command(const options *o);
 int perf_command(const options *o);
+int transfers_command(const options *o);
 
 #endif

@@ -9,6 +9,7 @@
  * Streams run at once; what is captured is kept as a list and run at each launch.
  */
 #include "kernels/gpu/check.h"
+#include "kernels/gpu/copies.h"
 #include "kernels/gpu/ranks.h"
 #include "kernels/gpu/reference.h"
 #include "kernels/pcie_allreduce.h"
@@ -656,4 +657,49 @@ int par_all_reduce_local(par_comm *const *comms, const void *const *in, void *co
                          par_algorithm a, void *const *streams)
 {
     return reduce(comms, in, out, count, dtype, a, streams[0], comms[0]->world);
+}
+
+/* --- the transfer test, which tests/verify2 runs over a fake of its own ----------------------- */
+
+cudaError_t cudaStreamQuery(cudaStream_t s)
+{
+    (void)s;
+    return cudaSuccess;
+}
+int copies_load(void)
+{
+    return cudaErrorNotSupported;
+}
+int copies_fill(void *to, uint32_t key, size_t bytes, void *stream)
+{
+    (void)to;
+    (void)key;
+    (void)bytes;
+    (void)stream;
+    return cudaErrorNotSupported;
+}
+int copies_check(const void *from, uint32_t key, size_t bytes, int as_nan, copies_tally *tally, void *stream)
+{
+    (void)as_nan;
+    (void)tally;
+    return copies_fill((void *)(uintptr_t)from, key, bytes, stream);
+}
+int copies_send(copies_box box, uint32_t key, size_t bytes, int rounds, int drop, copies_tally *tally, void *stream)
+{
+    (void)rounds;
+    (void)drop;
+    (void)tally;
+    return copies_fill(box.data, key, bytes, stream);
+}
+int copies_receive(copies_box box, uint32_t key, size_t bytes, int rounds, int as_nan, copies_tally *tally, void *stream)
+{
+    (void)rounds;
+    (void)as_nan;
+    (void)tally;
+    return copies_fill(box.data, key, bytes, stream);
+}
+int copies_hang(void *stream)
+{
+    (void)stream;
+    return cudaErrorNotSupported;
 }

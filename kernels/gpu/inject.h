@@ -1,0 +1,32 @@
+/*
+ * inject.h: faults for the transfer test itself, so that each of its failures is seen on healthy GPUs. Only a build with
+ * -DGPU_INJECT has them; SGL_PCIE_INJECT=NAME:A-B then names one:
+ *
+ *     corrupt  a word that A stores into B is wrong        nan     A's loads from B give NaN
+ *     drop     the end of what A stores into B is lost     lie     A's mapping of B leads elsewhere
+ *     hang     A's kernel that stores into B never ends    delay   A comes late, by more than anybody waits
+ *     die      A is killed                                 sick    A's own memory errs, without any peer
+ */
+#ifndef GPU_INJECT_H
+#define GPU_INJECT_H
+
+#ifdef GPU_INJECT
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* b negative: for whatever B. */
+static inline int injected(const char *name, int a, int b)
+{
+    const char *fault = getenv("SGL_PCIE_INJECT");
+    char is[16];
+    int from, to;
+
+    return fault != NULL && sscanf(fault, "%15[a-z]:%d-%d", is, &from, &to) == 3 && strcmp(is, name) == 0 && from == a &&
+           (b < 0 || to == b);
+}
+#else
+#define injected(name, a, b) ((void)(a), (void)(b), 0)
+#endif
+
+#endif
