@@ -132,7 +132,7 @@ static int judge(struct sp_report *report, const struct sp_examination *is)
         skipped += is->skipped[i] != NULL;
     if (count_level(&is->findings, SP_BAD) > 0)
         return judge_bad(report, &is->findings);
-    report->attention = warnings > 0;
+    report->attention = warnings > 0 || skipped == is->count;
     return sp_report_say(report, NULL, "%zu of %zu checks were made: %zu warning%s", is->count - skipped, is->count,
                          warnings, warnings == 1 ? "" : "s");
 }

@@ -69,7 +69,7 @@ static int look(struct sp_examination *out, const struct sp_args *args)
 
     if (rc == SP_OK)
         rc = sp_survey_make(&out->survey, NULL, NULL);
-    if (rc == SP_ECANNOT && out->survey.recording.gpu_count > 0) { /* MIG in CUDA_VISIBLE_DEVICES has a check */
+    if (rc == SP_ECANNOT && out->survey.choice.source) { /* MIG in CUDA_VISIBLE_DEVICES has a check of its own */
         sp_err_clear();
         rc = SP_OK;
     }

@@ -58,7 +58,7 @@ static bool grants(char out[ACTUAL], const struct sp_topology *topology,
         yes += is == SP_GRANT_YES;
         unknown += is == SP_GRANT_UNKNOWN;
     }
-    (void)snprintf(out, ACTUAL, "%zu of %zu", yes, count * (count - 1));
+    (void)snprintf(out, ACTUAL, "%zu of %zu ordered pairs", yes, count * (count - 1));
     return unknown == 0;
 }
 
@@ -108,9 +108,9 @@ static bool acs(char out[ACTUAL], const struct sp_topology *topology)
         unknown += control == SP_ABSENT;
         on += control >= 0 && (control & SP_ACS_REDIRECT);
     }
-    (void)snprintf(out, ACTUAL, "%zu of %zu", on, bridges);
+    (void)snprintf(out, ACTUAL, "redirect on %zu of %zu bridges", on, bridges);
     if (unknown > 0)
-        (void)snprintf(out, ACTUAL, "%zu of %zu not readable", unknown, bridges);
+        (void)snprintf(out, ACTUAL, "not readable on %zu of %zu bridges", unknown, bridges);
     return unknown == 0 && bridges > 0;
 }
 
@@ -196,7 +196,7 @@ static const struct rule rules[] = {
     {"grant.p2p-read", "all ordered pairs", {"p2p.refused", "p2p.cuda-disagrees", "p2p.read-suspect"}, reads},
     {"grant.p2p-honest", "by the driver's own rules", {"p2p.forced", "display.active"}, honest},
     {"grant.chips", "one", {"p2p.mixed-chips"}, chips},
-    {"grant.acs", "no bridge redirects", {"acs.redirect"}, acs},
+    {"grant.acs", "redirect on none", {"acs.redirect"}, acs},
     {"grant.iommu", "off or pass-through", {"iommu.translated"}, iommu},
     {"grant.bar1", "covers the memory", {"bar1.small", "bar1.uneven"}, bar1},
     {"grant.link-width", "all lanes of the GPU", {"link.narrow", "link.uneven"}, width},
