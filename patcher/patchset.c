@@ -137,11 +137,11 @@ static int parse_release(struct sp_release *release, const json_t *object, const
         rc = reserve(&release->files, json_object_size(files), sizeof *release->files, where);
     json_object_foreach(files, path, pre)
     {
-        struct sp_release_file *file = &release->files[release->file_count];
+        struct sp_release_file *file;
 
         if (rc < 0)
             break;
-        release->file_count++;
+        file = &release->files[release->file_count++];
         rc = parse_release_file(file, path, pre, where);
         if (rc == 0 && release->refuse == NULL && find_text(set, file->path, file->pre.hex) == NULL)
             rc = sp_err(SP_EFAIL, "%s: release %s names a text without a patch: %s", where, release->version, path);
