@@ -522,7 +522,7 @@ static void run_one(job *j, const fault *which, int algorithm)
     good = which->verdict(j, &outcome, why, sizeof(why));
     if (outcome.timed_out || outcome.stray) {
         good = 0;
-        snprintf(why, sizeof(why), "%s", outcome.stray ? "a process was left behind" : outcome.rank[first].text);
+        snprintf(why, sizeof(why), "%.300s", outcome.stray ? "a process was left behind" : outcome.rank[first].text);
     }
     report = j->scene->seen[which->verdict == verdict_overlap ? j->victim : first].report.text;
     snprintf(id, sizeof(id), "fault/%s/%s", which->name, par_algorithm_name(algorithm));

@@ -195,6 +195,18 @@ static unsigned algorithms_for(const options *o, unsigned transports)
     return bits;
 }
 
+/* What a communicator must set up for them. */
+static unsigned with_for(unsigned algorithms)
+{
+    unsigned with = 0;
+    int a;
+
+    for (a = 1; a < PAR_ALGORITHMS; a++)
+        if (algorithms >> a & 1u)
+            with |= par_algorithm_transport(a) == PAR_HOST ? PAR_WITH_HOST : PAR_WITH_PEER;
+    return with;
+}
+
 static unsigned all_worlds(int most)
 {
     unsigned bits = 0;
@@ -230,8 +242,7 @@ int smoke_command(const options *o)
     if (rc != 0)
         return rc;
     j.algorithms = algorithms_for(o, probe_transports(&p, o));
-    j.with = (j.algorithms >> PAR_PUSH_ONE_SHOT ? PAR_WITH_PEER : 0u) |
-             (j.algorithms & ((1u << PAR_PUSH_ONE_SHOT) - 1) ? PAR_WITH_HOST : 0u);
+    j.with = with_for(j.algorithms);
     if (j.algorithms == 0)
         return rank_fail(CODE_CANNOT, "nothing to test: push and pull need P2P between all GPUs, which is not there");
     report_line("# %d x %s, P2P %s, %s", p.gpus, p.name[0], p.p2p ? "yes" : "no", par_version());

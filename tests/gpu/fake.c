@@ -421,7 +421,8 @@ int check_stream(void *read, void *write, size_t window, int passes, int what, u
     return 0;
 }
 
-/* --- libpar.so ------------------------------------------------------------------------------- */
+/* --- libpar.so; what things are called is the real names.c
+ * ------------------------------------------------------------------------------- */
 
 struct par_comm {
     int rank, world, aborted, calls;
@@ -430,55 +431,9 @@ struct par_comm {
     void *memory;
 };
 
-static const char *const algorithm_names[PAR_ALGORITHMS] = {
-    "auto",          "host-one-shot", "host-two-shot",         "host-one-shot-chunked", "host-two-shot-chunked",
-    "push-one-shot", "push-two-shot", "push-one-shot-chunked", "push-two-shot-chunked", "pull-one-shot",
-    "pull-two-shot"};
-static const char *const transport_names[] = {"host", "push", "pull"}, *const dtype_names[] = {"fp16", "bf16", "fp32"};
-
-const char *par_error_name(int error)
-{
-    return error == 0 ? "ok" : error == PAR_ERR_UNSUPPORTED ? "unsupported" : "error";
-}
 const char *par_last_error(void)
 {
     return "fake";
-}
-int par_abi(void)
-{
-    return PAR_ABI;
-}
-const char *par_version(void)
-{
-    return "fake";
-}
-const char *par_algorithm_name(int a)
-{
-    return algorithm_names[a];
-}
-const char *par_transport_name(int t)
-{
-    return transport_names[t];
-}
-const char *par_dtype_name(int d)
-{
-    return dtype_names[d];
-}
-int par_algorithm_transport(int a)
-{
-    return a < 1 ? -1 : a < 5 ? PAR_HOST : a < 9 ? PAR_PUSH : PAR_PULL;
-}
-size_t par_dtype_size(int d)
-{
-    return d == PAR_FP32 ? 4 : 2;
-}
-int par_algorithm_by_name(const char *name)
-{
-    int a = PAR_ALGORITHMS - 1;
-
-    while (a >= 0 && strcmp(name, algorithm_names[a]) != 0)
-        a--;
-    return a;
 }
 
 static const char *fault(void)
@@ -570,7 +525,9 @@ int par_last_report(const par_comm *c, par_report *r)
 size_t par_max_bytes(const par_comm *c, par_algorithm a)
 {
     (void)c;
-    return strstr(algorithm_names[a], "chunked") != NULL || a >= PAR_PULL_ONE_SHOT ? SIZE_MAX : 65536;
+    return strstr(par_algorithm_name((int)a), "chunked") != NULL || par_algorithm_transport((int)a) == PAR_PULL
+               ? SIZE_MAX
+               : 65536;
 }
 
 typedef struct {
@@ -691,7 +648,8 @@ int copies_send(copies_box box, uint32_t key, size_t bytes, int rounds, int drop
     (void)tally;
     return copies_fill(box.data, key, bytes, stream);
 }
-int copies_receive(copies_box box, uint32_t key, size_t bytes, int rounds, int as_nan, copies_tally *tally, void *stream)
+int copies_receive(copies_box box, uint32_t key, size_t bytes, int rounds, int as_nan, copies_tally *tally,
+                   void *stream)
 {
     (void)rounds;
     (void)as_nan;
