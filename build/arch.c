@@ -1,7 +1,7 @@
 #include "build/arch.h"
 #include "base/err.h"
+#include "verify/nvml.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,77 +78,37 @@ int sp_archs_known(struct sp_archs *out, const struct sp_toolchain *tools, unsig
     return rc;
 }
 
-/* ---- NVML: its ABI is stable, and its header is in no package of a distribution ---- */
+/* ---- the GPUs that are here ---- */
 
-struct nvml {
-    void *library;
-    int (*init)(void);
-    int (*shutdown)(void);
-    int (*driver_cuda)(int *version);
-    int (*count)(unsigned *out);
-    int (*by_index)(unsigned index, void **device);
-    int (*capability)(void *device, int *major, int *minor);
-};
-
-static bool symbol(void *library, const char *name, void *function, size_t size)
+static int read_gpus(struct sp_gpus *out, const struct sp_nvml *nvml)
 {
-    void *found = dlsym(library, name);
+    const int64_t cuda = sp_nvml_cuda(nvml);
 
-    memcpy(function, &found, size);
-    return found != NULL;
-}
+    out->driver = true;
+    out->cuda_major = cuda == SP_ABSENT ? 0 : (unsigned)(cuda / 1000);
+    for (unsigned i = 0; i < sp_nvml_count(nvml); i++) {
+        int64_t major, minor;
 
-#define SYMBOL(field, name) symbol(nvml->library, name, &nvml->field, sizeof nvml->field)
-
-static bool nvml_open(struct nvml *nvml)
-{
-    bool good;
-
-    memset(nvml, 0, sizeof *nvml);
-    nvml->library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
-    good = nvml->library != NULL && SYMBOL(init, "nvmlInit_v2") && SYMBOL(shutdown, "nvmlShutdown") &&
-           SYMBOL(driver_cuda, "nvmlSystemGetCudaDriverVersion") && SYMBOL(count, "nvmlDeviceGetCount_v2") &&
-           SYMBOL(by_index, "nvmlDeviceGetHandleByIndex_v2") &&
-           SYMBOL(capability, "nvmlDeviceGetCudaComputeCapability");
-    if (!good && nvml->library != NULL)
-        dlclose(nvml->library);
-    return good;
-}
-
-static int nvml_read(struct sp_gpus *out, const struct nvml *nvml)
-{
-    unsigned count = 0;
-    int version = 0, bad = nvml->count(&count);
-
-    if (nvml->driver_cuda(&version) == 0)
-        out->cuda_major = (unsigned)version / 1000;
-    for (unsigned i = 0; i < count && bad == 0; i++) {
-        void *device = NULL;
-        int major = 0, minor = 0;
-
-        bad = nvml->by_index(i, &device);
-        if (bad == 0)
-            bad = nvml->capability(device, &major, &minor);
-        if (bad == 0)
-            add(&out->archs, (unsigned)(10 * major + minor));
+        sp_nvml_capability(nvml, i, &major, &minor);
+        if (major == SP_ABSENT)
+            return sp_err(SP_ECANNOT, "the driver cannot say what GPU %u can do", i);
+        add(&out->archs, (unsigned)(10 * major + minor));
     }
-    return bad ? sp_err(SP_ECANNOT, "the driver cannot say which GPUs are here: NVML error %d", bad) : 0;
+    return 0;
 }
 
 int sp_gpus_find(struct sp_gpus *out, bool needed)
 {
-    struct nvml nvml;
-    int rc = 0;
+    struct sp_nvml *nvml;
+    int rc = sp_nvml_open(&nvml);
 
     *out = (struct sp_gpus){.driver = false};
-    if (!nvml_open(&nvml))
+    if (rc < 0) {
+        sp_err_clear();
         return 0;
-    if (nvml.init() == 0) {
-        out->driver = true;
-        rc = nvml_read(out, &nvml);
-        nvml.shutdown();
     }
-    dlclose(nvml.library);
+    rc = read_gpus(out, nvml);
+    sp_nvml_close(nvml);
     if (rc < 0 && !needed) {
         sp_err_clear();
         rc = 0;

@@ -82,6 +82,8 @@ static void bind_all(struct sp_nvml *nvml)
     bind(&nvml->shutdown, library, "nvmlShutdown");
     bind(&nvml->driver_version, library, "nvmlSystemGetDriverVersion");
     bind(&nvml->cuda_version, library, "nvmlSystemGetCudaDriverVersion_v2");
+    if (!nvml->cuda_version)
+        bind(&nvml->cuda_version, library, "nvmlSystemGetCudaDriverVersion");
     bind(&nvml->uuid, library, "nvmlDeviceGetUUID");
     bind(&nvml->name, library, "nvmlDeviceGetName");
     bind(&nvml->pci, library, "nvmlDeviceGetPciInfo_v3");
