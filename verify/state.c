@@ -196,16 +196,18 @@ static void sync_folder(const char *path)
 
 static int write_text(char **path, const char *folder, const char *name, const char *text)
 {
-    char beside[2 * PATH_MAX];
-    int rc = asprintf(path, "%s/%s", folder, name) < 0 ? sp_err(SP_ECANNOT, "out of memory") : SP_OK;
+    char *beside = NULL;
+    int rc = SP_OK;
 
-    (void)snprintf(beside, sizeof beside, "%s/.%s.%ld", folder, name, (long)getpid());
+    if (asprintf(path, "%s/%s", folder, name) < 0 || asprintf(&beside, "%s/.%s.%ld", folder, name, (long)getpid()) < 0)
+        rc = sp_err(SP_ECANNOT, "out of memory");
     if (rc == SP_OK && unlink(beside) != 0 && errno != ENOENT) /* of a process of the same number that was killed */
         rc = sp_err_sys(SP_ECANNOT, "cannot remove '%s'", beside);
     if (rc == SP_OK)
         rc = write_beside(*path, beside, text);
     if (rc == SP_OK)
         sync_folder(folder);
+    free(beside);
     return rc;
 }
 
