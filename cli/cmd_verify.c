@@ -1,30 +1,44 @@
 #include "cli/report.h"
-#include "verify/ladder.h"
+#include "cli/subject.h"
 #include "verify/picture.h"
+#include "verify/state.h"
 #include "verify/survey.h"
+#include "verify/verdict.h"
 
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char *const description[] = {
-    "Climbs a ladder of checks, up to --level. Level 1, grant: what the driver and the platform promise; it reads "
-    "sysfs "
-    "and asks NVML and CUDA, and runs nothing on a GPU. A promise proves nothing: a check that passes here says that "
-    "nothing is known to stand in the way.",
-    "Backends are judged as cand (worth a try), susp (expect it to fail), no (refused) or unknown. A refusal of peer "
-    "access is a warning, because the host transport needs none. Another process that computes on the chosen GPUs "
-    "makes "
-    "the result inconclusive.",
+    "Climbs a ladder of checks, up to --level, and writes a verdict about this machine and an install, which enable "
+    "and "
+    "SGLang go by. Level 1, grant: what the driver and the platform promise; nothing is run on a GPU. Level 2, "
+    "transfers: "
+    "stores, loads and copies between all pairs of GPUs, alone and all at once, and through host memory. Level 3, "
+    "kernels: "
+    "every algorithm of the all-reduce against a reference, on the library that SGLang will load. Level 4, soak: the "
+    "same for "
+    "--minutes, and its time against NCCL.",
+    "A promise proves nothing, and a refusal of peer access is a warning, because the host backend needs none. The "
+    "verdict "
+    "holds for each backend (push, pull, host) and world size by itself; one that fails does not touch another. What "
+    "could not "
+    "be decided, because another process computes on these GPUs or because a GPU errs without any peer, is "
+    "inconclusive and "
+    "never enables anything.",
+    "Of level 1, backends are judged as cand (worth a try), susp (expect it to fail), no (refused) or unknown.",
     NULL,
 };
 
 static const struct sp_option options[] = {
-    {.name = "level", .value = "N", .help = "climb up to this level (default: the highest there is)"},
+    {.name = "level", .value = "N", .help = "climb up to this level, 1 to 4 (default: 3; 1 with --from)"},
     {.name = "gpus",
      .value = "LIST",
      .help = "numbers, ranges, UUIDs or bus addresses, separated by commas, or all (default: $CUDA_VISIBLE_DEVICES, "
              "else all)"},
+    {.name = "timeout", .value = "SECONDS", .help = "time limit of one child process (default: by level)"},
+    {.name = "minutes", .value = "N", .help = "how long level 4 soaks (default: 1)"},
     {.name = "from",
      .value = "DIR",
      .complete = SP_COMPLETE_DIR,
@@ -36,33 +50,48 @@ static const struct sp_exit exits[] = {
     {0, "every check passed, perhaps with warnings"},
     {1, "a check failed"},
     {2, "wrong arguments, or no such GPU"},
-    {5, "fewer than two GPUs, no driver, or no such recording"},
-    {9, "inconclusive: another process computes on these GPUs"},
+    {5, "fewer than two GPUs, no driver, nothing built, or no such recording"},
+    {7, "a GPU gave wrong data"},
+    {8, "something hung, or did not end in time"},
+    {9, "inconclusive: another process computes on these GPUs, or a GPU errs without any peer"},
     {-1, NULL},
 };
 
 static const struct sp_example examples[] = {
-    {"sudo sgl-pcie verify --level 1", "with root, ACS can be read too"},
-    {"sgl-pcie verify --level 1 --gpus 0-3 --json", "for a script"},
+    {"sudo sgl-pcie verify --python /opt/venv/bin/python", "with root, for every user, and ACS can be read too"},
+    {"sgl-pcie verify --level 4 --minutes 30 --gpus 0-3", "before a long run, on four of the GPUs"},
     {"sgl-pcie verify --level 1 --from report.json", "a machine that somebody else reported"},
     {NULL, NULL},
 };
 
-static const char *const fields[] = {"level", "gpus", "checks", "findings", "backends", NULL};
+static const char *const fields[] = {"level", "gpus", "checks", "findings", "backends", "verdict", NULL};
 
 /* ---- arguments ---- */
+
+enum { DEFAULT_LEVEL = 3 };
 
 static int read_level(int *out, const struct sp_args *args)
 {
     const char *text = sp_args_value(args, "level");
     const int top = sp_ladder_top();
 
-    *out = top;
+    *out = sp_args_has(args, "from") ? 1 : DEFAULT_LEVEL;
     if (!text)
         return SP_OK;
     if (!isdigit((unsigned char)text[0]) || text[1] != '\0' || text[0] < '1' || text[0] - '0' > top)
         return sp_err_hint(sp_err(SP_EUSAGE, "there is no level '%s': 1 to %d", text, top), "sgl-pcie verify --help");
     *out = text[0] - '0';
+    return SP_OK;
+}
+
+static int read_number(double *out, const struct sp_args *args, const char *name)
+{
+    const char *text = sp_args_value(args, name);
+    char *end = NULL;
+
+    *out = text ? strtod(text, &end) : 0;
+    if (text && (end == text || *end || !(*out > 0) || *out > 1e6))
+        return sp_err_hint(sp_err(SP_EUSAGE, "'%s' is no number for --%s", text, name), "sgl-pcie verify --help");
     return SP_OK;
 }
 
@@ -104,14 +133,59 @@ static int check_row(struct sp_table *table, const struct sp_check *check)
     return rc;
 }
 
+/* "store.0-1" and "store.2-3" are of one kind. */
+static size_t kind_len(const struct sp_check *check)
+{
+    return strcspn(check->id, ".");
+}
+
+/* Checks of a kind that all passed are one row of a table that people read to its end. */
+static size_t passed_alike(const struct sp_checks *checks, size_t first)
+{
+    const struct sp_check *check = checks->item[first];
+    size_t end = first;
+
+    while (check->level == 2 && end < checks->count && kind_len(checks->item[end]) == kind_len(check) &&
+           strncmp(checks->item[end]->id, check->id, kind_len(check) + 1) == 0 &&
+           checks->item[end]->status == SP_CHECK_PASS)
+        end++;
+    if (end < checks->count && strncmp(checks->item[end]->id, check->id, kind_len(check) + 1) == 0)
+        return 1; /* one did not: all are shown */
+    return end > first ? end - first : 1;
+}
+
+/* "12 of 12", or the range of what was measured. */
+static int kind_row(struct sp_table *table, const struct sp_checks *checks, size_t first, size_t count)
+{
+    double least = 0, most = 0;
+    char kind[SP_CHECK_ID], found[64];
+    const char *unit = checks->item[first]->unit;
+    const char *const cells[] = {kind, "PASS", found, ""};
+
+    for (size_t i = 0; i < count; i++) {
+        const double is = json_number_value(checks->item[first + i]->actual);
+
+        least = i == 0 || is < least ? is : least;
+        most = is > most ? is : most;
+    }
+    (void)snprintf(kind, sizeof kind, "%.*s", (int)kind_len(checks->item[first]), checks->item[first]->id);
+    if (unit)
+        (void)snprintf(found, sizeof found, "%zu of %zu, %.3g to %.3g %s", count, count, least, most, unit);
+    else
+        (void)snprintf(found, sizeof found, "%zu of %zu", count, count);
+    return sp_table_row(table, cells);
+}
+
 static int print_checks(const struct sp_report *report, const struct sp_checks *checks)
 {
     static const char *const heads[] = {"check", "status", "found", "expected"};
     struct sp_table *table;
     int rc = sp_table_new(&table, 4, heads);
 
-    for (size_t i = 0; i < checks->count && rc == SP_OK; i++)
-        rc = check_row(table, checks->item[i]);
+    for (size_t i = 0, count; i < checks->count && rc == SP_OK; i += count) {
+        count = report->verbose ? 1 : passed_alike(checks, i);
+        rc = count > 1 ? kind_row(table, checks, i, count) : check_row(table, checks->item[i]);
+    }
     if (rc == SP_OK)
         sp_report_table(report, table, paint);
     else
@@ -184,7 +258,48 @@ static void set_fields(struct sp_report *report, const struct sp_survey *survey,
     sp_report_set(report, "backends", sp_candidates_json(&survey->candidates));
 }
 
-static int judge(struct sp_report *report, const struct sp_ladder *ladder)
+/* ---- the verdict ---- */
+
+static void print_results(const json_t *verdict, const char *path)
+{
+    const json_t *item;
+    size_t i;
+
+    json_array_foreach(json_object_get(verdict, "results"), i, item)
+    {
+        const char *reason = json_string_value(json_object_get(item, "reason"));
+
+        (void)printf("verdict  %s, %d GPUs: %s%s%s\n", json_string_value(json_object_get(item, "backend")),
+                     (int)json_integer_value(json_object_get(item, "world")),
+                     json_string_value(json_object_get(item, "result")), reason ? ": " : "", reason ? reason : "");
+    }
+    (void)printf("written to %s\n\n", path);
+}
+
+/* What this run proved replaces what an earlier one did. */
+static int write_verdict(struct sp_report *report, const struct sp_ladder *ladder)
+{
+    json_t *verdict = NULL;
+    char *path = NULL;
+    int rc;
+
+    if (!ladder->site || !sp_verdict_counts(ladder))
+        return SP_OK;
+    rc = sp_verdict_make(&verdict, ladder, ladder->site);
+    if (rc == SP_OK)
+        rc = sp_state_write(&path, SP_VERDICT_FILE, verdict, ladder->site);
+    if (rc == SP_OK)
+        sp_report_set(report, "verdict",
+                      json_pack("{s:s, s:O, s:O}", "path", path, "results", json_object_get(verdict, "results"),
+                                "pairs", json_object_get(verdict, "pairs")));
+    if (rc == SP_OK && report->text)
+        print_results(verdict, path);
+    free(path);
+    json_decref(verdict);
+    return rc;
+}
+
+static int judge(struct sp_report *report, const struct sp_ladder *ladder, const char *next)
 {
     const size_t warned = sp_checks_with(&ladder->checks, SP_CHECK_WARN);
     int code = sp_checks_code(&ladder->checks);
@@ -192,44 +307,89 @@ static int judge(struct sp_report *report, const struct sp_ladder *ladder)
     if (code < 0)
         return sp_report_judge(report, code);
     report->attention = warned > 0;
-    return sp_report_say(report, NULL, "level %d: %zu of %zu checks passed, %zu warned, %zu skipped", ladder->level,
+    return sp_report_say(report, ladder->level >= SP_VERDICT_LEVEL ? next : NULL,
+                         "level %d: %zu of %zu checks passed, %zu warned, %zu skipped", ladder->level,
                          sp_checks_with(&ladder->checks, SP_CHECK_PASS), ladder->checks.count, warned,
                          sp_checks_with(&ladder->checks, SP_CHECK_SKIP));
 }
 
-static int climb(const struct sp_args *args, struct sp_report *report, const struct sp_survey *survey, int level)
-{
-    struct sp_ladder ladder = {
-        .topology = &survey->topology,
-        .findings = &survey->findings,
-        .candidates = survey->candidates,
-        .replay = sp_args_has(args, "from"),
-        .level = level,
-    };
-    int rc = sp_ladder_run(&ladder);
+/* ---- the command ---- */
 
+static void show_progress(const char *text)
+{
+    (void)fprintf(stderr, "\r\033[K%s ...", text);
+    (void)fflush(stderr);
+}
+
+static int climb(struct sp_report *report, const struct sp_survey *survey, struct sp_ladder *ladder, const char *next)
+{
+    const bool progress = report->text && isatty(STDERR_FILENO) == 1;
+    int rc;
+
+    ladder->topology = &survey->topology;
+    ladder->findings = &survey->findings;
+    ladder->candidates = survey->candidates;
+    ladder->progress = progress ? show_progress : NULL;
+    rc = sp_ladder_run(ladder);
+    if (progress)
+        (void)fprintf(stderr, "\r\033[K");
     if (rc == SP_OK)
-        set_fields(report, survey, &ladder);
+        set_fields(report, survey, ladder);
     if (rc == SP_OK && report->text)
-        rc = print_all(report, survey, &ladder);
+        rc = print_all(report, survey, ladder);
     if (rc == SP_OK)
-        rc = judge(report, &ladder);
-    sp_checks_free(&ladder.checks);
+        rc = write_verdict(report, ladder);
+    if (rc == SP_OK)
+        rc = judge(report, ladder, next);
+    sp_checks_free(&ladder->checks);
     return rc;
+}
+
+static bool target_given(const struct sp_args *args)
+{
+    return sp_args_has(args, "python") || sp_args_has(args, "site") || sp_args_has(args, "source");
+}
+
+/* Above level 1 the install's own library is run. */
+static int find_install(struct sp_subject *subject, struct sp_ladder *ladder, const struct sp_args *args)
+{
+    int rc = SP_OK;
+
+    if (ladder->replay || (ladder->level < 2 && !target_given(args)))
+        return SP_OK;
+    rc = sp_subject_locate(subject, args);
+    if (rc == SP_OK)
+        ladder->site = subject->install->site;
+    return rc;
+}
+
+static int read_options(struct sp_ladder *out, const struct sp_args *args)
+{
+    int rc = read_level(&out->level, args);
+
+    out->replay = sp_args_has(args, "from");
+    if (rc == SP_OK)
+        rc = read_number(&out->seconds, args, "timeout");
+    return rc == SP_OK ? read_number(&out->minutes, args, "minutes") : rc;
 }
 
 static int run(const struct sp_args *args, struct sp_report *report)
 {
     struct sp_survey survey = {.choice = {.count = 0}};
-    int level, rc = read_level(&level, args);
+    struct sp_subject subject = {.install = NULL};
+    struct sp_ladder ladder = {.level = 0};
+    int rc = read_options(&ladder, args);
 
     if (rc == SP_OK)
         rc = sp_survey_make(&survey, sp_args_value(args, "from"), sp_args_value(args, "gpus"));
     if (rc == SP_OK)
         rc = sp_choice_check(&survey.choice, &survey.recording);
     if (rc == SP_OK)
-        rc = climb(args, report, &survey, level);
+        rc = find_install(&subject, &ladder, args);
+    if (rc == SP_OK)
+        rc = climb(report, &survey, &ladder, ladder.site ? sp_subject_next(&subject, "enable") : NULL);
     sp_survey_free(&survey);
+    sp_subject_close(&subject);
     return rc;
 }
 
@@ -237,6 +397,7 @@ const struct sp_command sp_cmd_verify = {
     .name = "verify",
     .summary = "judge what this machine's GPUs and their links can be trusted with",
     .description = description,
+    .target = true,
     .options = options,
     .exits = exits,
     .examples = examples,

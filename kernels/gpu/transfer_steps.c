@@ -11,7 +11,7 @@
 enum {
     SETTLE_S = 5,     /* what a step's kernels may take */
     COME_S = 10,      /* and a rank until it comes to the next one */
-    LATE_S = 20,      /* an injected delay */
+    LATE_S = 30,      /* an injected delay */
     PASSES = 64,      /* over the window, for a rate */
     PINGS = 500,
     REPEATS = 2,      /* of a test of all pairs at once */

@@ -1,0 +1,184 @@
+"""The ladder above level 1: every fault is caught by the right check, with the right exit code, and nothing is left."""
+
+import json
+import os
+import pathlib
+import shutil
+import sys
+import time
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "verdict"))
+
+from common import GPUS, Case  # noqa: E402
+
+STANDIN = os.environ["STANDIN"]
+
+
+class Ladder(Case):
+    def setUp(self):
+        super().setUp()
+        self.site = self.install("site")
+        shutil.copy(STANDIN, self.site / "sgl_pcie" / "sgl-pcie-gpu")
+        self.environment["FAKE_GPUS"] = ",".join(GPUS)
+        self.environment["STANDIN_GPUS"] = "2"
+
+    def verify(self, *words, expect, **environment):
+        before, shared = self.processes(), self.shared()
+        start = time.monotonic()
+        text = self.cli("verify", "--site", self.site, "--json", *words, expect=expect, **environment)
+        self.took = time.monotonic() - start
+        self.assertEqual(self.processes() - before, set())
+        self.assertEqual(self.shared() - shared, set())
+        told = json.loads(text)
+        self.checks = {check["id"]: check for check in told["checks"]}
+        self.results = {(r["backend"], r["world"]): r for r in (told["verdict"] or {"results": []})["results"]}
+        return told
+
+    def shared(self):
+        """Named shared memory; semaphores are those of Python tests beside this one."""
+        return {name for name in os.listdir("/dev/shm") if not name.startswith("sem.")}
+
+    def processes(self):
+        """Those of the program that works on GPUs."""
+        found = set()
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                if os.readlink("/proc/%s/exe" % pid).startswith(str(self.site)):
+                    found.add(pid)
+            except OSError:
+                pass
+        return found
+
+    def failed(self):
+        return sorted(name for name, check in self.checks.items() if check["status"] in ("FAIL", "INCONCLUSIVE"))
+
+    def outcome(self):
+        return {backend: r["result"] for (backend, _), r in self.results.items()}
+
+    def file(self):
+        (path,) = self.state.glob("*/verdict.json")
+        return json.loads(path.read_text())
+
+
+class Sound(Ladder):
+    def test_all_right(self):
+        told = self.verify(expect=0)
+        self.assertEqual(self.outcome(), {"push": "PASS", "pull": "PASS", "host": "PASS"})
+        self.assertEqual(told["verdict"]["path"], str(next(self.state.glob("*/verdict.json"))))
+        self.assertEqual(self.file()["level"], 3)
+        self.assertEqual(self.file()["bound"], self.bound(self.site))
+        self.assertIn("sgl-pcie enable", told["next"])
+        self.assertEqual(self.shown(self.site)["summary"], "PASS of level 3: push 2; pull 2; host 2")
+
+    def test_no_peer_access_leaves_host(self):
+        self.verify(expect=0, FAKE_NO_P2P="0-1")
+        self.assertEqual(self.checks["store.0-1"]["status"], "SKIP")
+        self.assertEqual(self.outcome(), {"push": "INCONCLUSIVE", "pull": "INCONCLUSIVE", "host": "PASS"})
+
+    def test_a_low_level_that_finds_nothing_keeps_the_verdict(self):
+        self.verify(expect=0)
+        before = self.file()
+        self.verify("--level", "2", expect=0)
+        self.verify("--level", "1", expect=0)
+        self.assertEqual(self.file(), before)
+        self.verify("--level", "2", expect=7, SGL_PCIE_INJECT="nan:0-1")
+        self.assertEqual(self.file()["level"], 2)
+
+    def test_level_4(self):
+        self.verify("--level", "4", "--minutes", "0.01", expect=0)
+        self.assertEqual(self.checks["soak.push.0-1"]["status"], "PASS")
+        self.assertEqual(self.file()["level"], 4)
+
+
+class Faults(Ladder):
+    """The real transfer test, told to break."""
+
+    def fault(self, name, expect, checks, outcome, within=60):
+        self.verify(expect=expect, SGL_PCIE_INJECT=name + ":0-1")
+        self.assertEqual(self.failed(), sorted(checks))
+        self.assertEqual(self.outcome(), outcome)
+        self.assertLess(self.took, within)
+
+    def test_one_wrong_word(self):
+        self.fault("corrupt", 7, ["store.0-1", "store-all.0-1"], {"push": "FAIL", "pull": "PASS", "host": "PASS"})
+
+    def test_stores_that_are_lost(self):
+        checks = ["store.0-1", "store-flag.0-1", "store-all.0-1"]
+        self.fault("drop", 7, checks, {"push": "FAIL", "pull": "PASS", "host": "PASS"})
+
+    def test_nan_from_loads_only(self):
+        checks = ["load.0-1", "load-flag.0-1", "load-all.0-1"]
+        self.fault("nan", 7, checks, {"push": "PASS", "pull": "FAIL", "host": "PASS"})
+        self.assertIn("7fc00000", self.checks["load.0-1"]["actual"])
+
+    def test_peer_access_that_is_a_lie(self):
+        self.verify(expect=7, SGL_PCIE_INJECT="lie:0-1")
+        self.assertEqual(self.outcome(), {"push": "FAIL", "pull": "FAIL", "host": "PASS"})
+        self.assertEqual(self.checks["store-flag.0-1"]["status"], "FAIL")
+        self.assertEqual(self.checks["copy.1-0"]["status"], "PASS")
+
+    def test_a_kernel_that_never_ends(self):
+        self.fault("hang", 8, ["store.0-1"], {"push": "FAIL", "pull": "PASS", "host": "PASS"})
+        self.assertIn("did not end", self.checks["store.0-1"]["actual"])
+
+    def test_a_rank_that_comes_late(self):
+        self.fault("delay", 8, ["store.0-1"], {"push": "FAIL", "pull": "PASS", "host": "PASS"})
+        self.assertIn("rank 0", self.checks["store.0-1"]["actual"])
+
+    def test_a_rank_that_dies(self):
+        self.fault("die", 1, ["store.0-1"], {"push": "FAIL", "pull": "PASS", "host": "PASS"})
+
+    def test_a_mapping_that_is_refused(self):
+        self.verify(expect=1, FAKE_NO_MAPPING="1")
+        self.assertEqual(self.outcome(), {"push": "FAIL", "pull": "FAIL", "host": "PASS"})
+        self.assertIn("peer access is granted", self.checks["store.0-1"]["actual"])
+
+    def test_a_gpu_that_errs_by_itself_is_inconclusive(self):
+        self.verify(expect=9, SGL_PCIE_INJECT="sick:0-1")
+        self.assertEqual(self.checks["control.0"]["status"], "INCONCLUSIVE")
+        self.assertEqual(self.outcome(), {})
+        self.assertIn("Xid", self.checks["control.0"]["remedy"])
+
+    def test_the_program_that_does_not_end(self):
+        self.verify("--timeout", "2", expect=8, SGL_PCIE_INJECT="hang:0-1")
+        self.assertEqual(self.checks["transfers.program"]["status"], "FAIL")
+        self.assertLess(self.took, 20)
+
+
+class Kernels(Ladder):
+    """The stand-in's smoke."""
+
+    def fault(self, said, expect, outcome, *words):
+        self.verify(*words, expect=expect, FAKE_SMOKE=said)
+        self.assertEqual(self.outcome(), outcome)
+
+    def test_each_end(self):
+        for end, expect, result in (("7", 7, "FAIL"), ("8", 8, "FAIL"), ("1", 1, "FAIL"), ("die", 1, "FAIL"), ("9", 9, "INCONCLUSIVE"), ("5", 9, "INCONCLUSIVE")):
+            with self.subTest(end):
+                self.fault("pull:" + end, expect, {"push": "PASS", "pull": result, "host": "PASS"})
+
+    def test_a_wedge_with_a_child_that_holds_the_pipes(self):
+        self.fault("host:hang", 8, {"push": "PASS", "pull": "PASS", "host": "FAIL"}, "--timeout", "10")
+        self.assertIn("killed", self.checks["kernels.host.0-1"]["actual"])
+
+    def test_wrong_data_comes_before_a_hang(self):
+        self.verify(expect=7, FAKE_SMOKE="host:8", SGL_PCIE_INJECT="nan:0-1")
+
+
+class Cannot(Ladder):
+    def test_what_is_missing_is_named(self):
+        os.unlink(self.site / "sgl_pcie" / "sgl-pcie-gpu")
+        self.assertIn("sgl-pcie build", self.verify_error(5))
+        shutil.copy(STANDIN, self.site / "sgl_pcie" / "sgl-pcie-gpu")
+        self.assertIn("at least", self.verify_error(5, FAKE_GPUS=GPUS[0]) + "at least")
+        self.verify_error(5, FAKE_GPUS="")
+        self.verify_error(2, "--level", "5")
+        self.verify_error(2, "--minutes", "x")
+
+    def verify_error(self, expect, *words, **environment):
+        return self.cli("verify", "--site", self.site, *words, expect=expect, **environment)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,182 @@
+/*
+ * Level 2: what passes between each two GPUs, and through host memory, by `sgl-pcie-gpu transfers`.
+ *
+ * Where the control fails, a GPU errs without any peer, and what else failed with it proves nothing about peers: that
+ * is inconclusive, and so is the control.
+ */
+#include "base/err.h"
+#include "verify/gpu.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LEVEL = 2, SECONDS = 200 };
+
+struct remedy {
+    const char *kind; /* as an id begins */
+    const char *text;
+};
+
+static const struct remedy remedies[] = {
+    {"control", "this GPU errs without any peer: look for Xid in the kernel's log (dmesg) and at nvidia-smi -q -d ECC"},
+    {"host",
+     "host memory is not kept coherent for this GPU: look for Xid in the kernel's log, and at the IOMMU's settings"},
+    {"copy", "the copy engine's way to this peer is broken: sgl-pcie doctor names settings of ACS, IOMMU and driver "
+             "that do it"},
+    {"store",
+     "stores to this peer are not to be trusted: sgl-pcie doctor names settings of ACS, IOMMU and driver that do it; "
+     "the host backend needs no peer"},
+    {"load",
+     "loads from this peer are not to be trusted: sgl-pcie doctor names settings of ACS, IOMMU and driver that do it; "
+     "the push and host backends do not load from peers"},
+    {"latency", "flags to this peer are lost: sgl-pcie doctor names settings of ACS, IOMMU and driver that do it"},
+    {"collapse",
+     "stores of several GPUs into one hinder each other: pull or host may be faster here, bench measures it"},
+};
+
+static void set_remedy(struct sp_check *check)
+{
+    if (check->status == SP_CHECK_WARN && strstr(check->id, "-rate."))
+        sp_check_remedy(check,
+                        "half of another pair's rate or less: compare generation and width of the links (level 1)");
+    for (size_t i = 0; i < sizeof remedies / sizeof *remedies && !check->remedy; i++)
+        if (check->status != SP_CHECK_PASS && check->status != SP_CHECK_SKIP &&
+            strncmp(check->id, remedies[i].kind, strlen(remedies[i].kind)) == 0)
+            sp_check_remedy(check, "%s", remedies[i].text);
+}
+
+/* ---- a line of the program ---- */
+
+static enum sp_check_status status_of(const char *name)
+{
+    enum sp_check_status status = SP_CHECK_INCONCLUSIVE;
+
+    for (int i = SP_CHECK_PASS; name && i <= SP_CHECK_INCONCLUSIVE; i++)
+        if (strcmp(name, sp_check_status_name((enum sp_check_status)i)) == 0)
+            status = (enum sp_check_status)i;
+    return status;
+}
+
+/* "store-flag.0-1" counts the GPUs that the program sees; ours has NVML's numbers. False: not one of its ids. */
+static bool renumber(char out[SP_CHECK_ID], const char *id, const struct sp_subjects *gpus)
+{
+    char kind[SP_CHECK_ID / 2];
+    size_t a, b;
+    const int parts = sscanf(id, "%31[a-z-].%zu-%zu", kind, &a, &b);
+
+    if (parts < 2 || a >= gpus->count || (parts == 3 && b >= gpus->count))
+        return false;
+    if (parts == 3)
+        (void)snprintf(out, SP_CHECK_ID, "%s.%zu-%zu", kind, gpus->number[a], gpus->number[b]);
+    else
+        (void)snprintf(out, SP_CHECK_ID, "%s.%zu", kind, gpus->number[a]);
+    return true;
+}
+
+static const char *unit_of(const json_t *line)
+{
+    const char *unit = json_string_value(json_object_get(line, "unit"));
+
+    return !unit ? NULL : strcmp(unit, "us") == 0 ? "us" : "GB/s";
+}
+
+static int add_check(struct sp_ladder *ladder, const json_t *line, const struct sp_subjects *gpus)
+{
+    const char *id = json_string_value(json_object_get(line, "id"));
+    const json_int_t code = json_integer_value(json_object_get(line, "code"));
+    char name[SP_CHECK_ID];
+    struct sp_check *check;
+    int rc;
+
+    if (!id || !renumber(name, id, gpus))
+        return SP_OK;
+    rc = sp_check_new(&check, &ladder->checks, LEVEL, "%s", name);
+    if (rc < 0)
+        return rc;
+    check->status = status_of(json_string_value(json_object_get(line, "status")));
+    check->code = code == 7 ? SP_EDATA : code == 8 ? SP_EHANG : SP_EFAIL;
+    check->actual = json_incref(json_object_get(line, "actual"));
+    check->expected = json_incref(json_object_get(line, "expected"));
+    check->unit = unit_of(line);
+    set_remedy(check);
+    return SP_OK;
+}
+
+static int add_checks(struct sp_ladder *ladder, const char *text, const struct sp_subjects *gpus)
+{
+    int rc = SP_OK;
+
+    for (const char *at = text; *at && rc == SP_OK; at += strcspn(at, "\n"), at += *at == '\n') {
+        json_t *line = json_loadb(at, strcspn(at, "\n"), 0, NULL);
+
+        rc = add_check(ladder, line, gpus);
+        json_decref(line);
+    }
+    return rc;
+}
+
+/* ---- control ---- */
+
+static bool control_failed(const struct sp_checks *checks)
+{
+    bool failed = false;
+
+    for (size_t i = 0; i < checks->count; i++)
+        failed =
+            failed || (strncmp(checks->item[i]->id, "control.", 8) == 0 && checks->item[i]->status != SP_CHECK_PASS);
+    return failed;
+}
+
+static void doubt_failures(struct sp_checks *checks)
+{
+    for (size_t i = 0; i < checks->count; i++)
+        if (checks->item[i]->level == LEVEL && checks->item[i]->status == SP_CHECK_FAIL)
+            checks->item[i]->status = SP_CHECK_INCONCLUSIVE;
+}
+
+/* ---- the level ---- */
+
+/* No check came: the program itself is what failed. */
+static int add_program(struct sp_ladder *ladder, const struct sp_proc_result *result, double seconds)
+{
+    struct sp_check *check;
+    int rc = sp_check_new(&check, &ladder->checks, LEVEL, "transfers.program");
+
+    if (rc < 0)
+        return rc;
+    sp_check_expect(check, "runs to its end");
+    sp_gpu_judge(check, result, seconds);
+    if (check->status == SP_CHECK_PASS)
+        check->status = SP_CHECK_INCONCLUSIVE;
+    sp_check_remedy(check, "look for Xid in the kernel's log (dmesg), and whether nvidia-smi answers");
+    return SP_OK;
+}
+
+int sp_run_transfers(struct sp_ladder *ladder)
+{
+    static const char *const words[] = {"transfers", NULL};
+    const double start = sp_now_ms(), seconds = ladder->seconds > 0 ? ladder->seconds : SECONDS;
+    const size_t before = ladder->checks.count;
+    struct sp_subjects gpus;
+    struct sp_set all = {.count = 0};
+    struct sp_proc_result result;
+    int rc;
+
+    sp_subjects_of(&gpus, ladder->topology);
+    for (; all.count < gpus.count && all.count < SP_WORLD_MAX; all.count++)
+        all.at[all.count] = all.count;
+    if (ladder->progress)
+        ladder->progress("transfers between all pairs");
+    rc = sp_gpu_run(&result, ladder, &gpus, &all, words, seconds);
+    if (rc == SP_OK)
+        rc = add_checks(ladder, result.out.data, &gpus);
+    if (rc == SP_OK && (ladder->checks.count == before || result.timed_out || result.signal))
+        rc = add_program(ladder, &result, seconds);
+    if (rc == SP_OK && control_failed(&ladder->checks))
+        doubt_failures(&ladder->checks);
+    for (size_t i = before; i < ladder->checks.count; i++)
+        ladder->checks.item[i]->duration_ms = (sp_now_ms() - start) / (double)(ladder->checks.count - before);
+    sp_proc_free(&result);
+    return rc;
+}

@@ -1,0 +1,100 @@
+/*
+ * Level 3: the all-reduce itself, by `sgl-pcie-gpu smoke` on the libpar.so that SGLang will load: every algorithm of a
+ * backend against a reference, in CUDA graphs and out of them. A process of its own for each backend and world size, so
+ * that one that hangs takes no other along.
+ */
+#include "base/err.h"
+#include "verify/sets.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { LEVEL = 3, SECONDS = 90 };
+
+/* ---- one backend, one world size ---- */
+
+static int run_smoke(struct sp_check *check, const struct sp_ladder *ladder, const struct sp_subjects *gpus,
+                     const struct sp_set *set, const char *backend)
+{
+    const double seconds = ladder->seconds > 0 ? ladder->seconds : SECONDS;
+    struct sp_proc_result result;
+    char world[8], limit[16];
+    const char *const words[] = {"smoke",   "--transport", backend, "--world", world, "--mode",
+                                 "process", "--max-bytes", "16M",   "--limit", limit, NULL};
+    int rc;
+
+    (void)snprintf(world, sizeof world, "%zu", set->count);
+    (void)snprintf(limit, sizeof limit, "%.0f", seconds > 10 ? seconds - 5 : seconds);
+    rc = sp_gpu_run(&result, ladder, gpus, set, words, seconds);
+    if (rc == SP_OK)
+        sp_gpu_judge(check, &result, seconds);
+    sp_proc_free(&result);
+    return rc;
+}
+
+/* What was refused is skipped; what failed below is not tried, and fails by that. */
+static void say_untried(struct sp_check *check, const char *backend, size_t world)
+{
+    check->status = SP_CHECK_SKIP;
+    sp_check_actual(check, "not tried: no %zu GPUs between which all transfers of %s passed", world, backend);
+}
+
+static void set_remedy(struct sp_check *check)
+{
+    if (check->status == SP_CHECK_FAIL)
+        sp_check_remedy(check, "leave this backend off, and report it: sgl-pcie report");
+    else if (check->status == SP_CHECK_INCONCLUSIVE)
+        sp_check_remedy(
+            check, "look for memory on these GPUs (nvidia-smi) and for Xid in the kernel's log (dmesg), then again");
+}
+
+static int run_world(struct sp_ladder *ladder, const struct sp_subjects *gpus, const char *backend, size_t world)
+{
+    const double start = sp_now_ms();
+    char name[SP_CHECK_ID], progress[SP_CHECK_ID * 2];
+    struct sp_check *check;
+    struct sp_set set;
+    const bool found = sp_set_find(&set, &ladder->checks, gpus, backend, world);
+    int rc;
+
+    sp_set_name(name, gpus, &set);
+    rc = sp_check_new(&check, &ladder->checks, LEVEL, "kernels.%s.%s", backend, name);
+    if (rc < 0)
+        return rc;
+    (void)snprintf(progress, sizeof progress, "kernels of %s on GPUs %s", backend, name);
+    if (ladder->progress && found)
+        ladder->progress(progress);
+    if (found)
+        rc = run_smoke(check, ladder, gpus, &set, backend);
+    else
+        say_untried(check, backend, world);
+    sp_check_expect(check, "every element as the reference has it");
+    set_remedy(check);
+    check->duration_ms = sp_now_ms() - start;
+    return rc;
+}
+
+/* ---- the level ---- */
+
+/* GPUs that err by themselves are not worth a try. */
+static bool sound(const struct sp_checks *checks)
+{
+    bool good = true;
+
+    for (size_t i = 0; i < checks->count; i++)
+        if (strncmp(checks->item[i]->id, "control.", 8) == 0)
+            good = good && checks->item[i]->status == SP_CHECK_PASS;
+    return good;
+}
+
+int sp_run_kernels(struct sp_ladder *ladder)
+{
+    struct sp_subjects gpus;
+    int rc = SP_OK;
+
+    sp_subjects_of(&gpus, ladder->topology);
+    for (size_t i = 0; sp_backends[i] && sound(&ladder->checks); i++)
+        for (size_t world = 2; world <= gpus.count && world <= SP_WORLD_MAX && rc == SP_OK; world++)
+            rc = run_world(ladder, &gpus, sp_backends[i], world);
+    return rc;
+}

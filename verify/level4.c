@@ -1,0 +1,163 @@
+/*
+ * Level 4: for long, and against what SGLang would use. For each backend that passed, on the most GPUs that it passed
+ * on: small calls under random delays for the minutes asked for, shared out, then the time against NCCL. Being slower
+ * is a warning: bench decides size by size.
+ */
+#include "base/err.h"
+#include "verify/sets.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LEVEL = 4, CALLS_PER_MINUTE = 2000000, PERF_SECONDS = 120, SPARE_SECONDS = 120 };
+
+struct job {
+    struct sp_ladder *ladder;
+    const struct sp_subjects *gpus;
+    const struct sp_set *set;
+    const char *backend, *name; /* of the set */
+    double minutes;
+};
+
+static int new_check(struct sp_check **out, const struct job *job, const char *kind)
+{
+    char progress[SP_CHECK_ID * 2];
+
+    (void)snprintf(progress, sizeof progress, "%s of %s on GPUs %s", kind, job->backend, job->name);
+    if (job->ladder->progress)
+        job->ladder->progress(progress);
+    return sp_check_new(out, &job->ladder->checks, LEVEL, "%s.%s.%s", kind, job->backend, job->name);
+}
+
+/* ---- soak ---- */
+
+static int soak(const struct job *job)
+{
+    const double start = sp_now_ms(), seconds = 60 * job->minutes * 2 + SPARE_SECONDS;
+    char world[8], calls[32], limit[16];
+    const char *const words[] = {"smoke",   "--transport", job->backend, "--world",     world, "--mode",
+                                 "process", "--types",     "bf16",       "--max-bytes", "64K", "--soak",
+                                 calls,     "--limit",     limit,        NULL};
+    struct sp_proc_result result;
+    struct sp_check *check;
+    int rc = new_check(&check, job, "soak");
+
+    if (rc < 0)
+        return rc;
+    (void)snprintf(world, sizeof world, "%zu", job->set->count);
+    (void)snprintf(calls, sizeof calls, "%.0f", job->minutes * CALLS_PER_MINUTE);
+    (void)snprintf(limit, sizeof limit, "%.0f", seconds - 5);
+    rc = sp_gpu_run(&result, job->ladder, job->gpus, job->set, words, seconds);
+    if (rc == SP_OK)
+        sp_gpu_judge(check, &result, seconds);
+    sp_check_expect(check, "no wrong element in %s calls", calls);
+    if (check->status == SP_CHECK_FAIL)
+        sp_check_remedy(check, "leave this backend off, and report it: sgl-pcie report");
+    check->duration_ms = sp_now_ms() - start;
+    sp_proc_free(&result);
+    return rc;
+}
+
+/* ---- time ---- */
+
+/* The best of NCCL's time over ours; 0 where nothing was compared. */
+static double best_ratio(const json_t *summary)
+{
+    const json_t *group, *row;
+    double best = 0;
+    size_t i, k;
+
+    json_array_foreach(json_object_get(summary, "groups"), i, group)
+        json_array_foreach(json_object_get(group, "rows"), k, row)
+    {
+        const double ours = json_number_value(json_object_get(json_object_get(row, "ours"), "out_of_place_us"));
+        const double nccl = json_number_value(json_object_get(json_object_get(row, "nccl"), "out_of_place_us"));
+
+        best = ours > 0 && nccl / ours > best ? nccl / ours : best;
+    }
+    return best;
+}
+
+static void judge_time(struct sp_check *check, const struct sp_proc_result *result)
+{
+    json_t *summary = sp_gpu_summary(result);
+    const double best = best_ratio(summary);
+
+    if (check->status == SP_CHECK_PASS && best > 0) {
+        sp_check_numbers(check, 1, best, "x NCCL");
+        check->status = best > 1 ? SP_CHECK_PASS : SP_CHECK_WARN;
+    } else if (check->status != SP_CHECK_FAIL) {
+        check->status = SP_CHECK_SKIP; /* no NCCL, most likely: it is no part of this */
+    }
+    if (check->status == SP_CHECK_WARN)
+        sp_check_remedy(check, "slower than NCCL at every size that was tried: sgl-pcie bench looks closer");
+    json_decref(summary);
+}
+
+static int compare(const struct job *job)
+{
+    const double start = sp_now_ms();
+    const char *transport = strcmp(job->backend, "host") == 0 ? "host" : job->backend;
+    char world[8];
+    const char *const words[] = {"perf", "--transport", transport, "--world", world, "--sizes", "8K,64K,512K", NULL};
+    struct sp_proc_result result;
+    struct sp_check *check;
+    int rc = new_check(&check, job, "time");
+
+    if (rc < 0)
+        return rc;
+    (void)snprintf(world, sizeof world, "%zu", job->set->count);
+    rc = sp_gpu_run(&result, job->ladder, job->gpus, job->set, words, PERF_SECONDS);
+    if (rc == SP_OK) {
+        sp_gpu_judge(check, &result, PERF_SECONDS);
+        judge_time(check, &result);
+    }
+    check->duration_ms = sp_now_ms() - start;
+    sp_proc_free(&result);
+    return rc;
+}
+
+/* ---- the level ---- */
+
+/* The largest world whose kernels passed; 0: none. */
+static size_t largest(struct sp_set *set, char name[SP_CHECK_ID], const struct sp_ladder *ladder,
+                      const struct sp_subjects *gpus, const char *backend)
+{
+    char id[2 * SP_CHECK_ID];
+    size_t found = 0;
+
+    for (size_t world = gpus->count < SP_WORLD_MAX ? gpus->count : SP_WORLD_MAX; world >= 2 && !found; world--) {
+        (void)sp_set_find(set, &ladder->checks, gpus, backend, world);
+        sp_set_name(name, gpus, set);
+        (void)snprintf(id, sizeof id, "kernels.%s.%s", backend, name);
+        for (size_t i = 0; i < ladder->checks.count && !found; i++)
+            if (ladder->checks.item[i]->status == SP_CHECK_PASS && strcmp(ladder->checks.item[i]->id, id) == 0)
+                found = world;
+    }
+    return found;
+}
+
+int sp_run_soak(struct sp_ladder *ladder)
+{
+    struct sp_subjects gpus;
+    struct sp_set set;
+    char name[SP_CHECK_ID];
+    struct job job = {.ladder = ladder, .gpus = &gpus, .set = &set, .name = name};
+    size_t passed = 0;
+    int rc = SP_OK;
+
+    sp_subjects_of(&gpus, ladder->topology);
+    for (size_t i = 0; sp_backends[i]; i++)
+        passed += largest(&set, name, ladder, &gpus, sp_backends[i]) > 0;
+    for (size_t i = 0; sp_backends[i] && rc == SP_OK; i++) {
+        if (largest(&set, name, ladder, &gpus, sp_backends[i]) == 0)
+            continue;
+        job.backend = sp_backends[i];
+        job.minutes = (ladder->minutes > 0 ? ladder->minutes : 1) / (double)passed;
+        rc = soak(&job);
+        if (rc == SP_OK)
+            rc = compare(&job);
+    }
+    return rc;
+}

@@ -1,0 +1,17 @@
+/*
+ * Which GPUs a world size is tried on: the first of the chosen ones between which everything passed that a backend
+ * needs.
+ */
+#ifndef SP_VERIFY_SETS_H
+#define SP_VERIFY_SETS_H
+
+#include "verify/gpu.h"
+
+/* False: there is none, and *out holds the first `world` GPUs. Pure. */
+bool sp_set_find(struct sp_set *out, const struct sp_checks *checks, const struct sp_subjects *gpus,
+                 const char *backend, size_t world);
+
+/* "0-2-3" */
+void sp_set_name(char out[SP_CHECK_ID], const struct sp_subjects *gpus, const struct sp_set *set);
+
+#endif
