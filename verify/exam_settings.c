@@ -68,8 +68,8 @@ struct variable {
 };
 
 static const struct variable variables[] = {
-    {"SGLANG_ENABLE_PCIE_IPC_ALLREDUCE", "bypass.pcie-ipc", NULL, SP_WARN,
-     "SGLang's own PCIe all-reduce is on: it is asked before this one"},
+    {"SGLANG_ENABLE_PCIE_IPC_ALLREDUCE", "bypass.pcie-ipc", NULL, SP_INFO,
+     "SGLang's own PCIe all-reduce (FlashInfer) is asked after this one: it serves what this one leaves to stock"},
     {"SGLANG_OPT_USE_CUSTOM_ALL_REDUCE_V2", "bypass.v2", NULL, SP_INFO,
      "SGLang's V2 all-reduce is asked for; over PCIe it stays closed, and this one is used"},
     {"SGLANG_USE_JIT_ALL_REDUCE", "bypass.v2", NULL, SP_INFO,
@@ -137,15 +137,21 @@ struct option {
     const char *text;
 };
 
+/* In which order SGLang asks was read in its released wheels, 0.4.9 to 0.5.23. */
 static const struct option server_options[] = {
     {"--disable-custom-all-reduce", "bypass.disabled", SP_WARN, "no custom all-reduce at all, ours included"},
-    {"--enable-symm-mem", "bypass.symm-mem", SP_WARN, "NCCL's symmetric memory is asked before it"},
-    {"--enable-torch-symm-mem", "bypass.symm-mem", SP_WARN, "torch's symmetric memory is asked where it serves a size"},
+    {"--enable-symm-mem", "bypass.symm-mem", SP_WARN,
+     "up to SGLang 0.5.16 NCCL's symmetric memory is asked before it, from 0.5.17 on after it"},
+    {"--enable-mscclpp", "bypass.mscclpp", SP_WARN,
+     "from SGLang 0.5.14 on MSCCL++ is asked before it, for small sizes"},
     {"--enable-flashinfer-allreduce-fusion", "bypass.flashinfer", SP_WARN,
      "FlashInfer does the all-reduce together with the norm"},
-    {"--enable-mscclpp", "bypass.mscclpp", SP_INFO, "MSCCL++ is asked after it, for what it does not serve"},
+    {"--flashinfer-allreduce-fusion-backend", "bypass.flashinfer", SP_WARN,
+     "FlashInfer does the all-reduce together with the norm"},
     {"--enable-deterministic-inference", "bypass.deterministic", SP_WARN,
      "SGLang turns every custom all-reduce off in this mode"},
+    {"--enable-torch-symm-mem", "bypass.torch-symm-mem", SP_INFO,
+     "torch's symmetric memory is asked after it, for what it leaves to stock"},
 };
 
 static int find_options(struct sp_findings *findings, const struct sp_server *server)
@@ -175,14 +181,16 @@ static long number_of(char *const *argv, const char *option)
 /* Graphs for batches that never come take memory from the KV cache. */
 static int find_graphs(struct sp_findings *findings, const struct sp_server *server)
 {
-    const long batch = number_of(server->argv, "--cuda-graph-max-bs");
-    const long running = number_of(server->argv, "--max-running-requests");
+    const char *option = sp_argv_value(server->argv, "--cuda-graph-max-bs")
+                             ? "--cuda-graph-max-bs"
+                             : "--cuda-graph-max-bs-decode"; /* its new name */
+    const long batch = number_of(server->argv, option), running = number_of(server->argv, "--max-running-requests");
     char remedy[96];
 
     if (batch <= 0)
         return SP_OK;
     if (running > 0 && batch > BATCH_FACTOR * running) {
-        (void)snprintf(remedy, sizeof remedy, "--cuda-graph-max-bs %ld", running);
+        (void)snprintf(remedy, sizeof remedy, "%s %ld", option, running);
         return sp_finding_add(findings, "servers.graphs", SP_WARN, remedy,
                               "pid %jd captures graphs up to batch %ld and runs %ld requests at most: their memory is "
                               "taken from the KV cache",
@@ -190,7 +198,7 @@ static int find_graphs(struct sp_findings *findings, const struct sp_server *ser
     }
     if (running <= 0 && batch > BATCH_LARGE)
         return sp_finding_add(findings, "servers.graphs", SP_INFO,
-                              "compare with #running-req in its log, and lower --cuda-graph-max-bs to what is in use",
+                              "compare with #running-req in its log, and lower that option to what is in use",
                               "pid %jd captures graphs up to batch %ld: if fewer requests run at once, their memory is "
                               "missing from the KV cache",
                               (intmax_t)server->pid, batch);

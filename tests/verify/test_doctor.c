@@ -173,7 +173,7 @@ static void test_settings(void **state)
     (void)state;
     make(&p);
     ENV(&p, "SGLANG_ENABLE_PCIE_IPC_ALLREDUCE=1", "SGLANG_FORCE_CUSTOM_AR_PCIE=1");
-    expect(&p, "settings", "bypass.pcie-ipc", SP_WARN, "unset SGLANG_ENABLE_PCIE_IPC_ALLREDUCE");
+    expect(&p, "settings", "bypass.pcie-ipc", SP_INFO, "unset SGLANG_ENABLE_PCIE_IPC_ALLREDUCE");
     ENV(&p, "SGLANG_ENABLE_PCIE_IPC_ALLREDUCE=0", "SGLANG_ENABLE_PCIE_IPC_ALLREDUCEX=1");
     expect(&p, "settings", "", SP_INFO, NULL);
     ENV(&p, "SGLANG_FORCE_CUSTOM_AR_PCIE=yes");
@@ -196,9 +196,10 @@ static void test_servers(void **state)
     } options[] = {
         {"--disable-custom-all-reduce", "bypass.disabled", SP_WARN},
         {"--enable-symm-mem", "bypass.symm-mem", SP_WARN},
-        {"--enable-torch-symm-mem", "bypass.symm-mem", SP_WARN},
+        {"--enable-torch-symm-mem", "bypass.torch-symm-mem", SP_INFO},
+        {"--flashinfer-allreduce-fusion-backend=auto", "bypass.flashinfer", SP_WARN},
         {"--enable-flashinfer-allreduce-fusion", "bypass.flashinfer", SP_WARN},
-        {"--enable-mscclpp", "bypass.mscclpp", SP_INFO},
+        {"--enable-mscclpp", "bypass.mscclpp", SP_WARN},
         {"--enable-deterministic-inference", "bypass.deterministic", SP_WARN},
     };
     struct patient p;
@@ -211,7 +212,7 @@ static void test_servers(void **state)
     }
     ARGV(&p, "--tp", "4");
     SERVER_ENV(&p, "SGLANG_ENABLE_PCIE_IPC_ALLREDUCE=1");
-    expect(&p, "servers", "bypass.pcie-ipc", SP_WARN, "pid 42 has SGLANG_ENABLE");
+    expect(&p, "servers", "bypass.pcie-ipc", SP_INFO, "pid 42 has SGLANG_ENABLE");
     p.server.env = NULL; /* another user's */
     expect(&p, "servers", "", SP_INFO, NULL);
 }
@@ -224,6 +225,8 @@ static void test_graphs(void **state)
     make(&p);
     ARGV(&p, "--cuda-graph-max-bs", "512", "--max-running-requests", "32");
     expect(&p, "servers", "servers.graphs", SP_WARN, "--cuda-graph-max-bs 32");
+    ARGV(&p, "--cuda-graph-max-bs-decode", "512", "--max-running-requests", "16");
+    expect(&p, "servers", "servers.graphs", SP_WARN, "--cuda-graph-max-bs-decode 16");
     ARGV(&p, "--cuda-graph-max-bs=64", "--max-running-requests=32");
     expect(&p, "servers", "", SP_INFO, NULL);
     ARGV(&p, "--cuda-graph-max-bs=512");
