@@ -29,7 +29,8 @@ enum {
     PAR_LANES = 128,     /* most lanes of a call */
     PAR_SLOTS = 4,       /* slots of a sentinel lane; see protocol.h for why four */
     PAR_FLAG_WORDS = 32, /* a flag has 128 bytes to itself */
-    PAR_MAX_WORKERS = 512
+    PAR_MAX_WORKERS = 512,
+    PAR_TAGGED_WORKERS = 256 /* tagged: more registers a thread */
 };
 
 #define PAR_EMPTY 0xffffffffu /* the sentinel: a word that has not arrived */
@@ -37,9 +38,15 @@ enum {
 /* A lane's bookkeeping in the rank's own memory, one per algorithm and lane. Starts as zero. */
 typedef struct {
     uint32_t epoch;             /* sentinel: calls so far; chunked: steps so far */
-    uint32_t extent[PAR_SLOTS]; /* sentinel: vecs of the message part that last used the slot */
+    uint32_t extent[PAR_SLOTS]; /* sentinel: vecs of the lane when it last used the slot; tagged: see PAR_MIXED */
     uint32_t spare[3];
 } par_lane;
+
+/* A tagged slot whose last two uses differ in size, and must be emptied; the larger of the two sizes besides. */
+#define PAR_MIXED 0x80000000u
+
+/* A tagged part is written by items: an item is up to four vecs, 32 apart, and a word for their displaced bits. */
+enum { PAR_ITEM_VECS = 4, PAR_STRIPE = 32 };
 
 /* Words in a rank's own memory that all its lanes share: relaxed accesses and exchanges. */
 enum {
@@ -90,6 +97,8 @@ typedef struct {
     uint32_t lanes;                /* blocks of this rank */
     uint32_t workers;              /* threads 0..workers-1 move data, thread `workers` keeps house, others idle */
     uint32_t tile;                 /* chunked: vecs per step */
+    uint32_t tagged;               /* words carry tags */
+    uint32_t part_words, tag_words;/* tagged: words of a part in a box, and where in it the displaced bits are */
     uint32_t share, longer;        /* vecs of a lane; so many first lanes have one more */
     uint32_t world_inverse;        /* par_inverse(world) */
     uint32_t team, teams;          /* workers per team, one team per peer; see par_my_team() */
@@ -102,6 +111,7 @@ typedef struct {
     uint32_t lanes;       /* lanes it has room for */
     uint32_t lane_vecs;   /* sentinel: most vecs of one lane; chunked: most vecs of one tile */
     uint32_t lane_words, slot_words, sender_words, gather_words;
+    uint32_t part_words, tag_words; /* tagged; as in par_call */
     uint64_t box_bytes;   /* multiple of 128 */
     uint64_t flag_bytes;  /* 0 for the sentinel algorithms */
     uint64_t max_bytes;   /* largest message; UINT64_MAX: no limit */
@@ -119,6 +129,7 @@ static inline uint32_t par_inverse(uint32_t divisor) { return (uint32_t)((0x1000
 /* Which family an algorithm belongs to. */
 int par_is_chunked(int algorithm);
 int par_is_two_shot(int algorithm);
+int par_is_tagged(int algorithm);
 
 /* Geometry for an algorithm and world size; lanes <= PAR_LANES, sentinel_bytes and tile_bytes as configured (0: the
  * library's). Small values make small boxes, for the emulator. */

@@ -136,7 +136,7 @@ static int load_kernel(const void *kernel, int *blocks)
 {
     struct cudaFuncAttributes attributes;
     CUDA(cudaFuncGetAttributes(&attributes, kernel));
-    CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, kernel, PAR_MAX_WORKERS + PAR_KEEPER_THREADS, 0));
+    CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, kernel, attributes.maxThreadsPerBlock, 0));
     return PAR_OK;
 }
 

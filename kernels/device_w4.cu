@@ -1,6 +1,5 @@
-/* device_w4.cu: the sentinel kernels for a world of 4 ranks. */
+/* device_w4.cu: the plain and tagged kernels for a world of 4 ranks. */
 #define PAR_WORLD(c) 4u
 #include "kernel.h"
 
-PAR_KERNELS_OF(sentinel_one_shot, _w4)
-PAR_KERNELS_OF(sentinel_two_shot, _w4)
+PAR_KERNELS_FOR(_w4)

@@ -34,7 +34,20 @@ int par_is_chunked(int algorithm)
 int par_is_two_shot(int algorithm)
 {
     return algorithm == PAR_HOST_TWO_SHOT || algorithm == PAR_HOST_TWO_SHOT_CHUNKED ||
-           algorithm == PAR_PUSH_TWO_SHOT || algorithm == PAR_PUSH_TWO_SHOT_CHUNKED || algorithm == PAR_PULL_TWO_SHOT;
+           algorithm == PAR_PUSH_TWO_SHOT || algorithm == PAR_PUSH_TWO_SHOT_CHUNKED || algorithm == PAR_PULL_TWO_SHOT ||
+           algorithm == PAR_HOST_TWO_SHOT_TAGGED;
+}
+
+int par_is_tagged(int algorithm)
+{
+    return algorithm == PAR_HOST_ONE_SHOT_TAGGED || algorithm == PAR_HOST_TWO_SHOT_TAGGED;
+}
+
+/* Items of a tagged part. */
+static uint64_t items_of(uint64_t vecs)
+{
+    const uint64_t whole = PAR_STRIPE * PAR_ITEM_VECS;
+    return vecs / whole * PAR_STRIPE + at_most(vecs % whole, PAR_STRIPE);
 }
 
 /* Most bytes of a sentinel message. A one-shot moves world times as much, so its limit falls with the world size; resets
@@ -75,6 +88,8 @@ void par_geometry_init(par_geometry *out, int algorithm, int world, uint32_t lan
     } else {
         uint64_t vecs = divide_up(sentinel_limit(algorithm, world, sentinel_bytes), BYTES_PER_VEC);
         out->lane_vecs = (uint32_t)divide_up(vecs, out->lanes);
+        if (two) /* a message that needs several lanes then leaves none with fewer vecs than ranks */
+            out->lane_vecs = (uint32_t)at_least(out->lane_vecs, 2 * n);
         out->max_bytes = (uint64_t)out->lane_vecs * out->lanes * BYTES_PER_VEC;
         out->flag_bytes = 0;
     }
@@ -83,6 +98,14 @@ void par_geometry_init(par_geometry *out, int algorithm, int world, uint32_t lan
     scatter = two && push ? gather : out->lane_vecs;
     out->gather_words = scatter * WORDS_PER_VEC;
     out->sender_words = (scatter + gather) * WORDS_PER_VEC;
+    out->part_words = out->tag_words = 0;
+    if (par_is_tagged(algorithm)) { /* whole parts, each followed by its items' words */
+        const uint32_t part = two ? gather : scatter;
+        out->tag_words = part * WORDS_PER_VEC;
+        out->part_words = out->tag_words + (uint32_t)divide_up(part, PAR_STRIPE * PAR_ITEM_VECS) * PAR_STRIPE;
+        out->gather_words = out->part_words * (two ? n : 1);
+        out->sender_words = out->gather_words + (two ? out->part_words : 0);
+    }
     out->slot_words = out->sender_words * (push ? n : 1);
     out->lane_words = (uint32_t)divide_up(out->slot_words * PAR_SLOTS, PAR_FLAG_WORDS) * PAR_FLAG_WORDS;
     out->box_bytes = (uint64_t)out->lane_words * out->lanes * 4;
@@ -90,34 +113,41 @@ void par_geometry_init(par_geometry *out, int algorithm, int world, uint32_t lan
 
 /*
  * Bytes of a lane below which another lane does not pay, as measured. A two-shot has two phases one after the other, so
- * it gains most from threads that have one vec each.
+ * it gains most from threads that have one vec each; tagged, from items that are at least half full.
  */
-static uint64_t grain(int algorithm)
+static uint64_t grain(int algorithm, int world)
 {
     uint64_t bytes = par_is_two_shot(algorithm) ? 640 : 2048;
-    return par_is_chunked(algorithm) ? 4096 : bytes;
+    if (par_is_chunked(algorithm))
+        bytes = 4096;
+    else if (par_is_tagged(algorithm) && par_is_two_shot(algorithm))
+        bytes = (uint64_t)world * PAR_STRIPE * PAR_ITEM_VECS / 2 * BYTES_PER_VEC;
+    return bytes;
 }
 
-static uint32_t lanes_for(const par_geometry *g, int algorithm, uint64_t bytes, uint64_t vecs, uint64_t least)
+static uint32_t lanes_for(const par_geometry *g, int algorithm, int world, uint64_t vecs, uint64_t least)
 {
-    uint64_t lanes = at_most(divide_up(bytes, grain(algorithm)), g->lanes);
+    uint64_t lanes = at_most(divide_up(vecs * BYTES_PER_VEC, grain(algorithm, world)), g->lanes);
     return (uint32_t)at_least(at_most(lanes, vecs / least), 1);
 }
 
 /* Workers for so many vecs of a lane. */
-static uint32_t workers_for(int algorithm, uint64_t vecs)
+static uint32_t workers_for(int algorithm, int world, uint64_t vecs)
 {
     const int two = par_is_two_shot(algorithm);
-    uint32_t workers = 512;
+    uint64_t workers = 512;
     if (par_is_chunked(algorithm))
         workers = vecs <= 256 ? 128 : par_algorithm_transport(algorithm) == PAR_HOST ? 512 : 256;
-    else if (two && vecs <= 48)
+    else if (par_is_tagged(algorithm)) {
+        uint64_t items = two ? items_of(divide_up(vecs, (uint64_t)world)) * (uint64_t)(world - 1) : items_of(vecs);
+        workers = at_most(divide_up(items, 32) * 32, PAR_TAGGED_WORKERS);
+    } else if (two && vecs <= 48)
         workers = 64;
     else if (vecs <= 128)
         workers = 128;
     else if (vecs <= (two ? 256 : 512))
         workers = 256;
-    return workers;
+    return (uint32_t)workers;
 }
 
 int par_plan_init(par_plan *out, const par_geometry *geometry, int algorithm, int world, uint64_t bytes,
@@ -136,10 +166,11 @@ int par_plan_init(par_plan *out, const par_geometry *geometry, int algorithm, in
     least = par_is_two_shot(algorithm) ? (uint64_t)world : 1; /* vecs of a lane */
     out->algorithm = algorithm;
     out->lanes = lanes ? (uint32_t)at_least(at_most(at_most(lanes, g->lanes), vecs / least), 1)
-                       : lanes_for(g, algorithm, bytes, vecs, least);
+                       : lanes_for(g, algorithm, world, vecs, least);
     if (!par_is_chunked(algorithm) && divide_up(vecs, out->lanes) > g->lane_vecs)
         out->lanes = (uint32_t)divide_up(vecs, g->lane_vecs);
-    out->workers = workers ? (uint32_t)at_most(workers, PAR_MAX_WORKERS) : workers_for(algorithm, vecs / out->lanes);
+    out->workers = workers ? workers : workers_for(algorithm, world, divide_up(vecs, out->lanes));
+    out->workers = (uint32_t)at_most(out->workers, par_is_tagged(algorithm) ? PAR_TAGGED_WORKERS : PAR_MAX_WORKERS);
     out->tile = g->lane_vecs;
     if (par_is_chunked(algorithm) && tile_bytes)
         out->tile = (uint32_t)at_least(at_most(divide_up(tile_bytes, BYTES_PER_VEC), g->lane_vecs), 1);
@@ -166,4 +197,7 @@ void par_call_plan(par_call *call, const par_geometry *geometry, const par_plan 
     call->slot_words = g->slot_words;
     call->sender_words = g->sender_words;
     call->gather_words = g->gather_words;
+    call->tagged = (uint32_t)par_is_tagged(plan->algorithm);
+    call->part_words = g->part_words;
+    call->tag_words = g->tag_words;
 }

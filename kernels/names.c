@@ -22,6 +22,8 @@ static const struct {
     [PAR_PUSH_TWO_SHOT_CHUNKED] = {"push-two-shot-chunked", PAR_PUSH},
     [PAR_PULL_ONE_SHOT] = {"pull-one-shot", PAR_PULL},
     [PAR_PULL_TWO_SHOT] = {"pull-two-shot", PAR_PULL},
+    [PAR_HOST_ONE_SHOT_TAGGED] = {"host-one-shot-tagged", PAR_HOST},
+    [PAR_HOST_TWO_SHOT_TAGGED] = {"host-two-shot-tagged", PAR_HOST},
 };
 
 static const char *const transports[PAR_TRANSPORTS] = {"host", "push", "pull"};
