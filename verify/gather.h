@@ -1,6 +1,7 @@
 /*
  * Make a recording of the machine that we run on: sysfs and /proc, NVML, and what CUDA says about peers.
  *
+ * NVML and CUDA are asked by children with a time limit, because neither returns on a machine with a wedged GPU.
  * Nothing is written, no GPU memory is used, and no context is made. What cannot be read is left absent, so that a
  * container without /sys and a machine without a driver give a recording too.
  */

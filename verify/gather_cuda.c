@@ -1,24 +1,19 @@
 /*
  * What CUDA says about peers: on some machines it is not what NVML says, and then CUDA is right.
  *
- * libcuda is loaded in a child with a time limit, because cuInit() on a machine with a wedged GPU does not return. No
- * context is made. The child answers with one character for each ordered pair: '0', '1', or '?'.
+ * cuInit() on a machine with a wedged GPU does not return, so a child asks. No context is made. It answers with one
+ * character for each ordered pair: '0', '1', or '?'.
  */
 #include "base/err.h"
+#include "verify/child.h"
 #include "verify/gather.h"
 
 #include <dlfcn.h>
-#include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-enum { LIMIT_MS = 30000, ANSWER_MAX = SP_REC_GPUS_MAX * SP_REC_GPUS_MAX };
+enum { LIMIT_S = 30, ANSWER_MAX = SP_REC_GPUS_MAX * SP_REC_GPUS_MAX };
 
 struct cuda {
     int (*init)(unsigned);
@@ -62,51 +57,17 @@ static void answer(char *out, const struct sp_recording *recording)
             out[i] = ask_pair(&cuda, recording, i / count, i % count);
 }
 
-static _Noreturn void child(int fd, const struct sp_recording *recording)
+static void ask(int fd, const void *context)
 {
     static char out[ANSWER_MAX];
+    const struct sp_recording *recording = context;
 
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     (void)unsetenv("CUDA_VISIBLE_DEVICES"); /* the recording is of the machine */
     answer(out, recording);
     (void)!write(fd, out, recording->gpu_count * recording->gpu_count);
-    _exit(0);
 }
 
 /* ---- the parent ---- */
-
-static int64_t now_ms(void)
-{
-    struct timespec now;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
-/* Bytes of the answer; short when the child died or the time is over. */
-static size_t listen_to(char *out, size_t size, int fd)
-{
-    const int64_t end = now_ms() + LIMIT_MS;
-    struct pollfd wait = {.fd = fd, .events = POLLIN};
-    size_t len = 0;
-    ssize_t got = 1;
-
-    while (len < size && got > 0 && now_ms() < end) {
-        if (poll(&wait, 1, 200) <= 0)
-            continue;
-        got = read(fd, out + len, size - len);
-        len += got > 0 ? (size_t)got : 0;
-    }
-    return len;
-}
-
-/* A process that hangs in the driver may not even die: it is not waited for longer than this. */
-static void end_child(pid_t pid)
-{
-    (void)kill(pid, SIGKILL);
-    for (int tries = 0; tries < 100 && waitpid(pid, NULL, WNOHANG) == 0; tries++)
-        (void)poll(NULL, 0, 10);
-}
 
 static void keep(struct sp_recording *recording, const char *answers)
 {
@@ -121,22 +82,15 @@ static void keep(struct sp_recording *recording, const char *answers)
 
 int sp_gather_cuda(struct sp_recording *recording)
 {
-    static char answers[ANSWER_MAX];
-    const size_t size = recording->gpu_count * recording->gpu_count;
-    int ends[2];
-    pid_t pid;
+    struct sp_buf answers = SP_BUF_INIT;
 
-    if (recording->pair_count == 0 || pipe2(ends, O_CLOEXEC) != 0)
+    if (recording->pair_count == 0)
         return SP_OK;
-    pid = fork();
-    if (pid == 0)
-        child(ends[1], recording);
-    close(ends[1]);
-    if (pid > 0) {
-        if (listen_to(answers, size, ends[0]) == size)
-            keep(recording, answers);
-        end_child(pid);
-    }
-    close(ends[0]);
+    /* Whatever becomes of the child, what CUDA says is then absent. */
+    if (sp_child_ask(&answers, LIMIT_S, ask, recording) == SP_OK &&
+        answers.len == recording->gpu_count * recording->gpu_count)
+        keep(recording, answers.data);
+    sp_err_clear();
+    sp_buf_free(&answers);
     return SP_OK;
 }

@@ -1,10 +1,13 @@
 #include "base/err.h"
+#include "verify/child.h"
 #include "verify/gather.h"
 #include "verify/nvml.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { LIMIT_S = 60 };
 
 static char *text_of(const struct sp_nvml *nvml, unsigned gpu, enum sp_nvml_text what)
 {
@@ -118,22 +121,80 @@ static int read_all(struct sp_recording *recording, const struct sp_nvml *nvml)
     return rc;
 }
 
-int sp_gather_nvml(struct sp_recording *recording)
+static int read_here(struct sp_recording *recording)
 {
     char version[SP_NVML_TEXT];
     struct sp_nvml *nvml;
     int rc = sp_nvml_open(&nvml);
 
-    if (rc < 0) {
-        recording->driver.nvml_error = strdup(sp_err_message());
-        sp_err_clear();
-        return SP_OK;
-    }
+    if (rc < 0)
+        return rc;
     sp_nvml_driver(nvml, version);
-    if (!recording->driver.version && version[0])
-        recording->driver.version = strdup(version);
+    recording->driver.version = version[0] ? strdup(version) : NULL;
     recording->driver.cuda = sp_nvml_cuda(nvml);
     rc = read_all(recording, nvml);
     sp_nvml_close(nvml);
     return rc;
+}
+
+/* ---- the child: NVML on a machine with a wedged GPU does not return ---- */
+
+static void ask(int fd, const void *context)
+{
+    struct sp_recording recording;
+    json_t *json;
+
+    (void)context;
+    sp_recording_init(&recording);
+    if (read_here(&recording) < 0)
+        recording.driver.nvml_error = strdup(sp_err_message());
+    json = sp_recording_json(&recording);
+    (void)json_dumpfd(json, fd, JSON_COMPACT);
+    json_decref(json);
+    sp_recording_free(&recording);
+}
+
+/* ---- the parent ---- */
+
+#define TAKE(field)                                                                                                    \
+    do {                                                                                                               \
+        to->field = from->field;                                                                                       \
+        memset(&from->field, 0, sizeof from->field);                                                                   \
+    } while (0)
+
+/* What NVML knows; what sysfs said before stays. */
+static void take(struct sp_recording *to, struct sp_recording *from)
+{
+    TAKE(gpus);
+    TAKE(gpu_count);
+    TAKE(pairs);
+    TAKE(pair_count);
+    TAKE(processes);
+    TAKE(process_count);
+    TAKE(driver.nvml_error);
+    to->driver.cuda = from->driver.cuda;
+    if (!to->driver.version)
+        TAKE(driver.version);
+}
+
+int sp_gather_nvml(struct sp_recording *recording)
+{
+    struct sp_buf text = SP_BUF_INIT;
+    struct sp_recording answer;
+    int rc = sp_child_ask(&text, LIMIT_S, ask, NULL);
+
+    if (rc == SP_OK)
+        rc = sp_recording_parse(&answer, text.data ? text.data : "", text.len, "what NVML says");
+    else
+        sp_recording_init(&answer);
+    if (rc == SP_OK)
+        take(recording, &answer);
+    else if (rc == SP_EHANG)
+        recording->driver.nvml_error = strdup("NVML does not answer: a GPU may hang");
+    else
+        recording->driver.nvml_error = strdup(sp_err_message());
+    sp_err_clear();
+    sp_recording_free(&answer);
+    sp_buf_free(&text);
+    return SP_OK;
 }

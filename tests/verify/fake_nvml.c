@@ -1,7 +1,7 @@
 /*
  * A libnvidia-ml.so.1 for tests: GPUs of a made-up machine, by the environment.
  *
- *     FAKE_GPUS     how many (2)             FAKE_INIT   what nvmlInit gives (0)
+ *     FAKE_GPUS     how many (2)             FAKE_INIT   what nvmlInit gives (0); 999: it dies
  *     FAKE_P2P      status of every pair (0) FAKE_BUSY   a process computes on GPU 0
  *     FAKE_MIG      GPU 0 is split
  *
@@ -28,6 +28,8 @@ static unsigned index_of(void *device)
 
 int nvmlInit_v2(void)
 {
+    if (number("FAKE_INIT", 0) == 999)
+        abort(); /* as a driver may */
     return (int)number("FAKE_INIT", 0);
 }
 

@@ -174,6 +174,9 @@ class Drivers(unittest.TestCase):
         data = self.verify(FAKE_INIT="18")
         self.assertEqual(data["exit_code"], 5)
         self.assertIn("Driver/library version mismatch (18)", data["message"])
+        data = self.verify(FAKE_INIT="999")
+        self.assertEqual(data["exit_code"], 5)
+        self.assertIn("died", data["message"])
 
     def test_cuda_overrules_nvml_whatever_becomes_of_it(self):
         self.assertIn("p2p.cuda-disagrees", self.ids(self.verify(FAKE_CUDA="no")))

@@ -1,0 +1,91 @@
+/* Asking in a child: what answers, what dies, what never ends, and what leaves something behind. */
+#include "base/err.h"
+#include "verify/child.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static void say(int fd, const void *context)
+{
+    (void)!write(fd, context, strlen(context));
+}
+
+static void say_much(int fd, const void *context)
+{
+    char block[1024];
+
+    (void)context;
+    memset(block, 'x', sizeof block);
+    for (int i = 0; i < 1024; i++)
+        (void)!write(fd, block, sizeof block);
+}
+
+static void die(int fd, const void *context)
+{
+    say(fd, context);
+    abort();
+}
+
+static void hang(int fd, const void *context)
+{
+    say(fd, context);
+    for (;;)
+        (void)pause();
+}
+
+static void test_answers(void **state)
+{
+    struct sp_buf answer = SP_BUF_INIT;
+
+    (void)state;
+    assert_int_equal(sp_child_ask(&answer, 10, say, "yes"), SP_OK);
+    assert_string_equal(answer.data, "yes");
+    sp_buf_free(&answer);
+    assert_int_equal(sp_child_ask(&answer, 10, say, ""), SP_OK);
+    assert_int_equal(answer.len, 0);
+    sp_buf_free(&answer);
+    assert_int_equal(sp_child_ask(&answer, 30, say_much, NULL), SP_OK); /* more than a pipe holds */
+    assert_int_equal(answer.len, 1 << 20);
+    sp_buf_free(&answer);
+}
+
+static void test_a_death_is_no_answer(void **state)
+{
+    struct sp_buf answer = SP_BUF_INIT;
+
+    (void)state;
+    assert_int_equal(sp_child_ask(&answer, 10, die, "half"), SP_ECANNOT);
+    sp_buf_free(&answer);
+}
+
+static void test_a_hang_ends_in_time_and_leaves_nobody(void **state)
+{
+    struct sp_buf answer = SP_BUF_INIT;
+    time_t start = time(NULL);
+
+    (void)state;
+    assert_int_equal(sp_child_ask(&answer, 1, hang, "half"), SP_EHANG);
+    assert_true(time(NULL) - start <= 5);
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+    sp_buf_free(&answer);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_answers),
+        cmocka_unit_test(test_a_death_is_no_answer),
+        cmocka_unit_test(test_a_hang_ends_in_time_and_leaves_nobody),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
