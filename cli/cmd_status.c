@@ -53,9 +53,32 @@ static struct counts count_states(const struct sp_plan *plan)
     return counts;
 }
 
-/* Every file is pristine, applied or applied-old. */
-static int say_state(struct sp_report *report, struct counts is, const char *apply)
+/* Patched as it should be: what stands between that and a server that uses it. */
+static int say_proof(struct sp_report *report, const struct sp_facts *facts, struct sp_subject *subject)
 {
+    const struct sp_verdict_now *verdict = &facts->verdict;
+
+    if (!facts->extension.present)
+        return sp_report_say(report, sp_subject_next(subject, "build"), "patched, not built: SGLang behaves as stock");
+    if (!verdict->present)
+        return sp_report_say(report, sp_subject_next(subject, "verify"), "built, nothing proved on this machine");
+    if (!verdict->fresh)
+        return sp_report_say(report, sp_subject_next(subject, "verify"), "built, the verdict is stale");
+    if (json_array_size(verdict->reasons) > 0)
+        return sp_report_say(report, sp_subject_next(subject, "verify"), "built, no verdict that enables anything");
+    if (facts->flag.value[0] == '\0')
+        return sp_report_say(report, sp_subject_next(subject, "enable"),
+                             "proved, not enabled: SGLang behaves as stock");
+    report->attention = strcmp(facts->flag.value, "1") != 0;
+    return sp_report_say(report, NULL, report->attention ? "proved, but the flag is %s" : "enabled: nothing to do",
+                         facts->flag.value);
+}
+
+/* Every file is pristine, applied or applied-old. */
+static int say_state(struct sp_report *report, struct counts is, const struct sp_facts *facts,
+                     struct sp_subject *subject)
+{
+    const char *apply = sp_subject_next(subject, "apply");
     size_t patched = is.applied + is.old;
 
     report->attention = patched > 0 || is.runtime != SP_RUNTIME_ABSENT;
@@ -73,8 +96,7 @@ static int say_state(struct sp_report *report, struct counts is, const char *app
         return sp_report_say(report, apply, "patched by an earlier revision: %zu of %zu files", is.old, is.files);
     if (is.runtime == SP_RUNTIME_DIFFERS)
         return sp_report_say(report, apply, "patched, but sgl-pcie-runtime is not the one of this program");
-    report->attention = false;
-    return sp_report_say(report, NULL, "patched: nothing to do");
+    return say_proof(report, facts, subject);
 }
 
 /* ---- the facts ---- */
@@ -144,14 +166,13 @@ static int install_rows(struct sp_table *table, const struct sp_report *report, 
 /* Fresh, or what changed, a line each. */
 static int verdict_rows(struct sp_table *table, const struct sp_verdict_now *verdict)
 {
+    const char *reason = json_string_value(json_array_get(verdict->reasons, 0));
     char *summary;
     int rc;
 
     if (!verdict->present)
-        return row(table, "verdict", verdict->content || strcmp(json_string_value(json_array_get(verdict->reasons, 0)),
-                                                                "no verdict for this machine") != 0
-                                         ? json_string_value(json_array_get(verdict->reasons, 0))
-                                         : "none for this machine");
+        return row(table, "verdict",
+                   reason && strcmp(reason, "no verdict for this machine") != 0 ? reason : "none for this machine");
     summary = sp_verdict_summary(verdict);
     rc = summary ? joined_row(table, "verdict", verdict->fresh ? "fresh" : "stale", summary)
                  : sp_err(SP_ECANNOT, "out of memory");
@@ -202,17 +223,14 @@ static int print_facts(const struct sp_report *report, const struct sp_subject *
 
 /* ---- the command ---- */
 
-static int show(struct sp_report *report, struct sp_subject *subject, const struct sp_plan *plan)
+static int show(struct sp_report *report, struct sp_subject *subject, const struct sp_plan *plan,
+                const struct sp_facts *facts)
 {
-    struct sp_facts facts;
-    int rc = sp_facts_read(&facts, subject->install);
+    int rc = SP_OK;
 
-    if (rc < 0)
-        return rc;
-    sp_show_install(report, subject->install, plan, &facts);
+    sp_show_install(report, subject->install, plan, facts);
     if (report->text)
-        rc = print_facts(report, subject, plan, &facts);
-    sp_facts_free(&facts);
+        rc = print_facts(report, subject, plan, facts);
     if (report->text && rc == SP_OK && plan->file_count > 0)
         (void)putchar('\n');
     if (rc == SP_OK)
@@ -222,7 +240,8 @@ static int show(struct sp_report *report, struct sp_subject *subject, const stru
     return rc;
 }
 
-static int judge(struct sp_report *report, struct sp_subject *subject, const struct sp_plan *plan)
+static int judge(struct sp_report *report, struct sp_subject *subject, const struct sp_plan *plan,
+                 const struct sp_facts *facts)
 {
     int rc = sp_pending_check(subject->install);
 
@@ -230,11 +249,12 @@ static int judge(struct sp_report *report, struct sp_subject *subject, const str
         rc = sp_plan_check(plan, subject->install);
     if (rc < 0)
         return sp_report_judge(report, rc);
-    return say_state(report, count_states(plan), sp_subject_next(subject, "apply"));
+    return say_state(report, count_states(plan), facts, subject);
 }
 
 static int run(const struct sp_args *args, struct sp_report *report)
 {
+    struct sp_facts facts = {.pending = 0};
     struct sp_subject subject;
     struct sp_plan *plan = NULL;
     int rc = sp_subject_open(&subject, args);
@@ -242,9 +262,12 @@ static int run(const struct sp_args *args, struct sp_report *report)
     if (rc == SP_OK)
         rc = sp_plan_make(&plan, subject.install, subject.sets, NULL);
     if (rc == SP_OK)
-        rc = show(report, &subject, plan);
+        rc = sp_facts_read(&facts, subject.install);
     if (rc == SP_OK)
-        rc = judge(report, &subject, plan);
+        rc = show(report, &subject, plan, &facts);
+    if (rc == SP_OK)
+        rc = judge(report, &subject, plan, &facts);
+    sp_facts_free(&facts);
     sp_plan_free(plan);
     sp_subject_close(&subject);
     return rc;

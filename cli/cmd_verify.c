@@ -158,7 +158,7 @@ static size_t passed_alike(const struct sp_checks *checks, size_t first)
 static int kind_row(struct sp_table *table, const struct sp_checks *checks, size_t first, size_t count)
 {
     double least = 0, most = 0;
-    char kind[SP_CHECK_ID], found[64];
+    char kind[SP_CHECK_ID], found[128];
     const char *unit = checks->item[first]->unit;
     const char *const cells[] = {kind, "PASS", found, ""};
 

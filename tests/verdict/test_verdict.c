@@ -4,6 +4,7 @@
 #include "base/err.h"
 #include "verify/bound.h"
 #include "verify/proof.h"
+#include "verify/sets.h"
 #include "verify/verdict.h"
 
 #include <setjmp.h>
@@ -227,6 +228,30 @@ static void a_broken_pair_fails_the_sets_that_hold_it(void **state)
     sp_checks_free(&checks);
 }
 
+/* With 0-1 and 2-3 broken, two GPUs are 0 and 2; three there are none of. */
+static void kernels_are_tried_where_transfers_passed(void **state)
+{
+    const struct sp_subjects gpus = {.count = 4, .number = {0, 1, 2, 3}, .uuid = {"GPU-a", "GPU-b", "GPU-c", "GPU-d"}};
+    struct sp_checks checks = {NULL, 0};
+    char id[SP_CHECK_ID], name[SP_CHECK_ID];
+    struct sp_set set;
+
+    (void)state;
+    for (size_t a = 0; a < 4; a++)
+        for (size_t b = 0; b < 4; b++)
+            for (size_t k = 0; a != b && k < 2; k++) {
+                (void)snprintf(id, sizeof id, "%s.%zu-%zu", sp_backend_needs("host")[k], a, b);
+                add(&checks, id, a / 2 == b / 2 && a < b && k == 1 ? SP_CHECK_FAIL : SP_CHECK_PASS);
+            }
+    assert_true(sp_set_find(&set, &checks, &gpus, "host", 2));
+    sp_set_name(name, &gpus, &set);
+    assert_string_equal(name, "0-2");
+    assert_false(sp_set_find(&set, &checks, &gpus, "host", 3));
+    sp_set_name(name, &gpus, &set);
+    assert_string_equal(name, "0-1-2");
+    sp_checks_free(&checks);
+}
+
 /* A low level that finds nothing leaves an earlier proof alone; one that was kept from running does, too. */
 static void which_runs_replace_a_verdict(void **state)
 {
@@ -340,6 +365,7 @@ int main(void)
         cmocka_unit_test(a_backend_is_not_judged_by_anothers_checks),
         cmocka_unit_test(a_soak_that_was_run_is_needed),
         cmocka_unit_test(a_broken_pair_fails_the_sets_that_hold_it),
+        cmocka_unit_test(kernels_are_tried_where_transfers_passed),
         cmocka_unit_test(which_runs_replace_a_verdict),
         cmocka_unit_test(every_change_alone_is_named),
         cmocka_unit_test(the_order_of_gpus_is_a_change),
