@@ -4,7 +4,7 @@
 enum {
     WORDS_PER_VEC = 4,
     BYTES_PER_VEC = 16,
-    HOST_CHUNKED_LANES = 64
+    HOST_BULK_LANES = 64 /* more lanes through the host only poll in each other's way */
 };
 
 static const uint64_t default_sentinel_bytes = 1u << 20;
@@ -79,9 +79,9 @@ void par_geometry_init(par_geometry *out, int algorithm, int world, uint32_t lan
     uint32_t scatter, gather;
 
     out->lanes = lanes ? (uint32_t)at_most(lanes, PAR_LANES) : PAR_LANES;
+    if (par_is_tagged(algorithm) || (par_is_chunked(algorithm) && par_algorithm_transport(algorithm) == PAR_HOST))
+        out->lanes = (uint32_t)at_most(out->lanes, HOST_BULK_LANES);
     if (par_is_chunked(algorithm)) {
-        if (par_algorithm_transport(algorithm) == PAR_HOST)
-            out->lanes = (uint32_t)at_most(out->lanes, HOST_CHUNKED_LANES);
         out->lane_vecs = (uint32_t)divide_up(tile_bytes ? tile_bytes : tile_for(algorithm, world), BYTES_PER_VEC);
         out->max_bytes = UINT64_MAX;
         out->flag_bytes = (uint64_t)out->lanes * PAR_MAX_WORLD * PAR_FLAG_WORDS * 4;
@@ -113,7 +113,7 @@ void par_geometry_init(par_geometry *out, int algorithm, int world, uint32_t lan
 
 /*
  * Bytes of a lane below which another lane does not pay, as measured. A two-shot has two phases one after the other, so
- * it gains most from threads that have one vec each; tagged, from items that are at least half full.
+ * it gains most from threads that have one vec each; tagged, from items that are full.
  */
 static uint64_t grain(int algorithm, int world)
 {
@@ -121,7 +121,7 @@ static uint64_t grain(int algorithm, int world)
     if (par_is_chunked(algorithm))
         bytes = 4096;
     else if (par_is_tagged(algorithm) && par_is_two_shot(algorithm))
-        bytes = (uint64_t)world * PAR_STRIPE * PAR_ITEM_VECS / 2 * BYTES_PER_VEC;
+        bytes = (uint64_t)world * PAR_STRIPE * PAR_ITEM_VECS * BYTES_PER_VEC;
     return bytes;
 }
 
@@ -139,8 +139,8 @@ static uint32_t workers_for(int algorithm, int world, uint64_t vecs)
     if (par_is_chunked(algorithm))
         workers = vecs <= 256 ? 128 : par_algorithm_transport(algorithm) == PAR_HOST ? 512 : 256;
     else if (par_is_tagged(algorithm)) {
-        uint64_t items = two ? items_of(divide_up(vecs, (uint64_t)world)) * (uint64_t)(world - 1) : items_of(vecs);
-        workers = at_most(divide_up(items, 32) * 32, PAR_TAGGED_WORKERS);
+        uint64_t teams = two ? (uint64_t)world - 1 : 1, items = items_of(two ? divide_up(vecs, (uint64_t)world) : vecs);
+        workers = at_most(teams * 32 * divide_up(items, two ? 128 : 64), PAR_TAGGED_WORKERS);
     } else if (two && vecs <= 48)
         workers = 64;
     else if (vecs <= 128)

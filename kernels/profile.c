@@ -15,17 +15,17 @@ static void add(struct par_comm *comm, size_t max_bytes, int algorithm)
 /* Start values; a measured profile replaces them. */
 void par_profile_defaults(struct par_comm *comm)
 {
+    const int pair = comm->world == 2;
     comm->choices = 0;
     if (comm->options.with & PAR_WITH_PEER) {
-        add(comm, comm->world == 2 ? 512u << 10 : 96u << 10, PAR_PUSH_ONE_SHOT);
+        add(comm, pair ? 1u << 20 : 192u << 10, PAR_PUSH_ONE_SHOT);
         add(comm, 4u << 20, PAR_PUSH_TWO_SHOT);
         add(comm, SIZE_MAX, PAR_PUSH_TWO_SHOT_CHUNKED);
-    } else if (comm->world == 2) {
-        add(comm, 384u << 10, PAR_HOST_ONE_SHOT);
-        add(comm, SIZE_MAX, PAR_HOST_ONE_SHOT_CHUNKED);
     } else {
-        add(comm, 64u << 10, PAR_HOST_ONE_SHOT);
-        add(comm, 512u << 10, PAR_HOST_TWO_SHOT);
+        add(comm, pair ? 192u << 10 : 64u << 10, PAR_HOST_ONE_SHOT);
+        if (!pair)
+            add(comm, 128u << 10, PAR_HOST_TWO_SHOT);
+        add(comm, 1u << 20, PAR_HOST_TWO_SHOT_TAGGED);
         add(comm, SIZE_MAX, PAR_HOST_TWO_SHOT_CHUNKED);
     }
 }
