@@ -88,8 +88,9 @@ void par_geometry_init(par_geometry *out, int algorithm, int world, uint32_t lan
     } else {
         uint64_t vecs = divide_up(sentinel_limit(algorithm, world, sentinel_bytes), BYTES_PER_VEC);
         out->lane_vecs = (uint32_t)divide_up(vecs, out->lanes);
-        if (two) /* a message that needs several lanes then leaves none with fewer vecs than ranks */
-            out->lane_vecs = (uint32_t)at_least(out->lane_vecs, 2 * n);
+        /* Two-shot: a message that needs several lanes then leaves none with fewer vecs than ranks. One-shot: takes what
+         * is too small for a two-shot. */
+        out->lane_vecs = (uint32_t)at_least(out->lane_vecs, two ? 2 * n : n);
         out->max_bytes = (uint64_t)out->lane_vecs * out->lanes * BYTES_PER_VEC;
         out->flag_bytes = 0;
     }
