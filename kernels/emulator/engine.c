@@ -19,6 +19,8 @@ enum {
     JUMPS = 64                    /* in vain before a wait counts as unbounded */
 };
 
+static const uint64_t START_NS = 1ull << 40; /* a GPU's clock is never near 0, which words of bookkeeping start as */
+
 typedef struct {
     fibre *context;
     emu_body body;
@@ -223,10 +225,12 @@ uint32_t emu_value(const uint32_t *p)
     return place ? mem_newest(place)->value : region_of(word)->initial;
 }
 
-uint32_t emu_certain(int rank, const uint32_t *p)
+uint32_t emu_certain(const uint32_t *p)
 {
-    const emu_place *place = mem_place((uint32_t)(p - E.arena));
-    return place->kept[place->n - mem_read_ages(SUM + rank, place)].value;
+    const uint32_t word = (uint32_t)(p - E.arena);
+    const emu_place *place = mem_known(word);
+    int certain = place && (mem_newest(place)->by >= HOST || mem_is_performed(place));
+    return certain ? mem_newest(place)->value : region_of(word)->initial;
 }
 
 void emu_preset(uint32_t *p, uint32_t value)
@@ -244,7 +248,7 @@ static void useful(void)
 static void jump(void)
 {
     E.clock += E.setup.timeout_ns / 4 + 1;
-    trace_of(EMU_OP_CLOCK, 0xff, (uint32_t)(E.clock / 1000000u));
+    trace_of(EMU_OP_CLOCK, 0xff, (uint32_t)((E.clock - START_NS) / 1000000u));
     if (++E.jumps > JUMPS)
         emu_fail("a wait without bound: nobody moves, however late it gets");
 }
@@ -456,7 +460,7 @@ int emu_begin(const emu_setup *setup)
     E.setup = *setup;
     E.now = -1;
     E.ready = E.polling = E.steps = 0;
-    E.clock = 1; /* 0 means unset to the protocols */
+    E.clock = START_NS;
     E.regions = 0;
     E.words = 0;
     E.n_trace = 0;

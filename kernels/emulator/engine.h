@@ -93,8 +93,9 @@ int emu_is_lost(int rank);
 
 /* Newest value of a word; the first one when nobody has touched it. */
 uint32_t emu_value(const uint32_t *p);
-/* What the host of a rank is certain to see at least, after the rank's last kernel: the oldest value it may read. */
-uint32_t emu_certain(int rank, const uint32_t *p);
+/* What any host is certain to see from now on: the newest value, if a fence has covered it or a host has stored it; else
+ * the first one. */
+uint32_t emu_certain(const uint32_t *p);
 /* Give a word its first value. */
 void emu_preset(uint32_t *p, uint32_t value);
 

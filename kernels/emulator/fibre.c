@@ -10,12 +10,11 @@
 #include <ucontext.h>
 
 #if defined(__SANITIZE_ADDRESS__)
-#include <sanitizer/common_interface_defs.h>
-#define LEAVE(keep, to) __sanitizer_start_switch_fiber(keep, (to)->bottom, (to)->size)
-#define ARRIVE(keep) __sanitizer_finish_switch_fiber(keep, 0, 0)
+#include <sanitizer/asan_interface.h>
 #else
-#define LEAVE(keep, to) ((void)(keep), (void)(to))
-#define ARRIVE(keep) ((void)(keep))
+#define __asan_unpoison_memory_region(bottom, size) ((void)(bottom), (void)(size))
+#define __sanitizer_start_switch_fiber(keep, bottom, size) ((void)(keep), (void)(bottom), (void)(size))
+#define __sanitizer_finish_switch_fiber(keep, bottom, size) ((void)(keep), (void)(bottom), (void)(size))
 #endif
 
 enum { STACK_BYTES = 256 * 1024 }; /* address space; pages that are never touched cost nothing */
@@ -27,11 +26,14 @@ struct fibre {
     void *argument;
     void *bottom; /* of the stack; null: the caller's own */
     size_t size;
-    void *shadow; /* of the address sanitizer, while away */
     int started;
+    void *shadow; /* the address sanitizer's, while away */
+    const void *seen_bottom; /* stack as the sanitizer has seen it, which is how the caller's own becomes known */
+    size_t seen_size;
 };
 
-static fibre *alive; /* handed to run(), since makecontext() passes only int */
+static fibre *alive;  /* handed to run(), since makecontext() passes only int */
+static fibre *before; /* who has switched */
 
 fibre *fibre_of_caller(void)
 {
@@ -45,11 +47,13 @@ fibre *fibre_new(fibre *(*entry)(void *), void *argument)
         goto out;
     f->entry = entry;
     f->argument = argument;
-    f->size = STACK_BYTES;
+    f->size = f->seen_size = STACK_BYTES;
     f->bottom = mmap(0, f->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (f->bottom == MAP_FAILED) {
         free(f);
         f = 0;
+    } else {
+        f->seen_bottom = f->bottom;
     }
 out:
     return f;
@@ -70,13 +74,14 @@ void fibre_restart(fibre *f)
 static void run(void)
 {
     fibre *me = alive;
-    ARRIVE(me->shadow);
+    __sanitizer_finish_switch_fiber(me->shadow, &before->seen_bottom, &before->seen_size);
     for (;;)
         fibre_switch(me, me->entry(me->argument));
 }
 
 static void enter(fibre *to)
 {
+    __asan_unpoison_memory_region(to->bottom, to->size); /* whatever an abandoned fibre left there */
     getcontext(&to->start);
     to->start.uc_stack.ss_sp = to->bottom;
     to->start.uc_stack.ss_size = to->size;
@@ -91,10 +96,11 @@ static void enter(fibre *to)
 void fibre_switch(fibre *from, fibre *to)
 {
     if (!_setjmp(from->where)) {
-        LEAVE(&from->shadow, to);
+        before = from;
+        __sanitizer_start_switch_fiber(&from->shadow, to->seen_bottom, to->seen_size);
         if (to->bottom && !to->started)
             enter(to);
         _longjmp(to->where, 1);
     }
-    ARRIVE(from->shadow);
+    __sanitizer_finish_switch_fiber(from->shadow, 0, 0);
 }

@@ -284,6 +284,14 @@ void mem_fence(int thread)
     }
 }
 
+int mem_is_performed(const emu_place *place)
+{
+    const emu_write *w = mem_newest(place);
+    const uint32_t i = mem_index(place);
+    uint32_t id = w->by < EMU_THREADS ? M.thread[w->by].published : 0;
+    return id && i < M.views[id].n && M.pool[M.views[id].at + i] >= w->stamp;
+}
+
 void mem_barrier(int first, int n)
 {
     emu_stamp *all = M.thread[first].floor;

@@ -83,6 +83,10 @@ uint32_t mem_exchange(int thread, emu_place *place, uint32_t value);
 /* Acquire and release. */
 void mem_fence(int thread);
 
+/* Whether the newest write of a place is covered by a fence of its thread, or of another of its rank since: it has been
+ * performed, and who reads later, by whatever way, sees it. */
+int mem_is_performed(const emu_place *place);
+
 /* A barrier of threads first..first+n-1. */
 void mem_barrier(int first, int n);
 

@@ -18,7 +18,7 @@
 #include "choice.h"
 #include "subject.h"
 
-enum { RUN_CALLS = 10, RUN_BYTES = 1024 };
+enum { RUN_CALLS = 16, RUN_BYTES = 1024 };
 
 typedef enum {
     RUN_PLAIN,

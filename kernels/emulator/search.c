@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { SEEDS_PER_SHRINK = 400, MOST_RUNS_PER_SHRINK = 30000 };
+enum { SEEDS_PER_SHRINK = 100, MOST_RUNS_PER_SHRINK = 30000, SECONDS_PER_SHRINK = 10 };
 
 double search_clock(void)
 {
@@ -223,7 +223,8 @@ uint64_t search_all(finding *out, const run_scenario *s, int bound, uint64_t mos
 static int break_with_few(finding *f)
 {
     int complete, found = 0;
-    for (int bound = 0; bound <= 2 && !found; bound++) {
+    const double start = search_clock();
+    for (int bound = 0; bound <= 2 && !found && search_clock() - start < SECONDS_PER_SHRINK; bound++) {
         finding shortest;
         search_all(&shortest, &f->scenario, bound, MOST_RUNS_PER_SHRINK, &complete);
         found = shortest.violation[0] != 0;
