@@ -205,6 +205,14 @@ bool sp_topology_refused(const struct sp_topology *topology)
     return any;
 }
 
+/* By NVML or by CUDA: an override makes NVML grant what CUDA still refuses. */
+static bool granted(const struct sp_topology *topology, size_t from, size_t to)
+{
+    const struct sp_rec_pair *pair = pair_of(topology, from, to);
+
+    return pair && (by_code(pair->read) == SP_GRANT_YES || by_code(pair->write) == SP_GRANT_YES || pair->cuda == 1);
+}
+
 /* Today's drivers refuse GeForce cards over PCIe, and every pair that spans a guest's emulated bridges. */
 bool sp_topology_forced(const struct sp_topology *topology)
 {
@@ -213,7 +221,7 @@ bool sp_topology_forced(const struct sp_topology *topology)
     for (size_t i = 0; i < count * count; i++) {
         const size_t a = i / count, b = i % count;
 
-        if (a == b || sp_topology_nvlink(topology, a, b) || sp_topology_write(topology, a, b) != SP_GRANT_YES)
+        if (a == b || sp_topology_nvlink(topology, a, b) || !granted(topology, a, b))
             continue;
         if (topology->gpu[a].geforce || topology->gpu[b].geforce || topology->guest)
             return true;

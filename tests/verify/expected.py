@@ -42,9 +42,8 @@ EXPECTED = {
     "m9-h12d-4x3090-bar1": (SUSPECT, "p2p.forced w, bar1.small w, bar1.uneven w"),
     "m10-q35-2x3090-clique": (SUSPECT, "vm.guest w, p2p.forced w, bar1.small i"),
     "m10-q35-2x3090-vfio": (NO, "vm.guest w, p2p.refused(CNS) w, bar1.small i"),
-    # The source prints "p2p.forced W". CUDA refuses every pair, so nothing is granted that could prove nothing: info.
     "m11-x870e-5070ti-5060ti": (
-        NO, "p2p.cuda-disagrees w, p2p.forced i, p2p.mixed-chips w, link.narrow i, link.port-pm i",
+        NO, "p2p.cuda-disagrees w, p2p.forced w, p2p.mixed-chips w, link.narrow i, link.port-pm i",
     ),
     # The source says "patched"; nothing that can be read on the machine does, so no p2p.forced.
     "m11-x99-2x3090-2x5060ti": (
