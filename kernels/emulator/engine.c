@@ -136,9 +136,6 @@ const char *emu_violation(void)
     return E.violation[0] ? E.violation : 0;
 }
 
-uint64_t emu_now(void) { return E.clock; }
-uint64_t emu_steps(void) { return E.steps; }
-
 /* --- memory ------------------------------------------------------------------------------------------------------- */
 
 uint32_t *emu_add(const emu_region *region)
@@ -746,8 +743,8 @@ static int ordered(const unit *u, const cell *c)
 }
 
 /*
- * The output may be the input, and is one memory with it then. That nobody overwrites what others have yet to read needs
- * no check: it would show in the sum. But what another thread wrote, nobody may touch without a barrier between.
+ * The output may be the input, and is one memory with it then. That nobody overwrites what others have yet to read
+ * needs no check: it would show in the sum. But what another thread wrote, nobody may touch without a barrier between.
  */
 static void touch(const void *p, size_t bytes, int write)
 {

@@ -10,8 +10,8 @@
  *   emu_value(), emu_violation()      look at the outcome
  *
  * Time stands still while anybody can do something useful. When nobody can, everything that was held back becomes
- * visible (calm); when that does not help either, the clock jumps by a quarter of the time limit, so that whatever waits
- * runs into its limit; when even that changes nothing, a wait has no bound, which is a violation.
+ * visible (calm); when that does not help either, the clock jumps by a quarter of the time limit, so that whatever
+ * waits runs into its limit; when even that changes nothing, a wait has no bound, which is a violation.
  *
  * One engine per process; not for several host threads.
  */
@@ -74,7 +74,8 @@ void emu_launch(int rank, int blocks, int threads, emu_body body, const void *ar
 
 /*
  * Events. `ended(context, rank)` after a rank's last thread has left; `idle(context)` when the clock has jumped or
- * nobody runs: returns whether it launched something; `fault(context, rank)` when the rank reaches operation `fault_at`.
+ * nobody runs: returns whether it launched something; `fault(context, rank)` when the rank reaches operation
+ * `fault_at`.
  */
 typedef struct {
     void *context;
@@ -93,8 +94,8 @@ int emu_is_lost(int rank);
 
 /* Newest value of a word; the first one when nobody has touched it. */
 uint32_t emu_value(const uint32_t *p);
-/* What any host is certain to see from now on: the newest value, if a fence has covered it or a host has stored it; else
- * the first one. */
+/* What any host is certain to see from now on: the newest value, if a fence has covered it or a host has stored it;
+ * else the first one. */
 uint32_t emu_certain(const uint32_t *p);
 /* Give a word its first value. */
 void emu_preset(uint32_t *p, uint32_t value);
@@ -102,9 +103,6 @@ void emu_preset(uint32_t *p, uint32_t value);
 /* Report a violation; the first counts. From within a kernel it does not return. */
 void emu_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 const char *emu_violation(void); /* null: none */
-
-uint64_t emu_now(void);
-uint64_t emu_steps(void);
 
 /* Trace of the last run, if it was asked for. */
 typedef enum {

@@ -191,8 +191,8 @@ static int check(const options *o)
     all = print_results(o, reports);
     if (o->faults)
         print_counts(o, reports);
-    printf("%llu schedules in %.1f s with %d worker%s%s: %s\n", (unsigned long long)all, search_clock() - start, o->jobs,
-           o->jobs == 1 ? "" : "s", o->faults ? ", a rank late, lost or aborting in each" : "",
+    printf("%llu schedules in %.1f s with %d worker%s%s: %s\n", (unsigned long long)all, search_clock() - start,
+           o->jobs, o->jobs == 1 ? "" : "s", o->faults ? ", a rank late, lost or aborting in each" : "",
            bad ? "a violation" : "no violation");
     munmap(reports, bytes);
     return bad;
@@ -213,8 +213,8 @@ static int explore_one(const options *o, int algorithm, int world)
     bad = f.violation[0] != 0;
     if (bad)
         finding_print(&f);
-    printf("%-22s world %d: %8llu schedules with up to %d deviations in %5.1f s, %s: %s\n", par_algorithm_name(algorithm),
-           world, (unsigned long long)runs, o->bound, search_clock() - start, complete ? "all" : "NOT all",
+    printf("%-22s world %d: %8llu schedules with up to %d deviations in %5.1f s, %s: %s\n",
+           par_algorithm_name(algorithm), world, (unsigned long long)runs, o->bound, search_clock() - start, complete ? "all" : "NOT all",
            bad ? "a violation" : "no violation");
     finding_free(&f);
     return bad;

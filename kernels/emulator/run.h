@@ -1,8 +1,8 @@
 /*
  * run.h: one run: ranks that make a few calls under an adversary, and what must be true afterwards.
  *
- * A scenario says what is called and what goes wrong; the adversary's choices come from its seed or from a list. What is
- * checked, at every call and rank:
+ * A scenario says what is called and what goes wrong; the adversary's choices come from its seed or from a list. What
+ * is checked, at every call and rank:
  *   - a call that ends without a failure has the sum of the summation tree in its output, bit for bit, unless its host
  *     is certain to see an abort by then
  *   - a call fails only if the scenario has a cause for it; then every rank leaves, and says why

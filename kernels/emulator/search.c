@@ -60,6 +60,45 @@ uint64_t search_random(finding *out, const emu_subject *subject, int algorithm, 
     return made;
 }
 
+/* --- bounded exploration ------------------------------------------------------------------------------------------ */
+
+typedef struct {
+    const run_scenario *s;
+    finding *out;
+    emu_list list;
+    uint64_t runs, most;
+} exploration;
+
+/* The run with the deviations so far, then every run with one more, behind the last. */
+static void explore(exploration *x, int left)
+{
+    emu_list others = {0, 0, 0};
+    const char *violation = run(x->s, EMU_EXPLORE, &x->list, left > 0 ? &others : 0, 0);
+    x->runs++;
+    if (violation) {
+        set_violation(x->out, violation);
+        for (size_t i = 0; i < x->list.n; i++)
+            list_add(&x->out->list, x->list.at[i]);
+    }
+    for (size_t i = 0; i < others.n && !x->out->violation[0] && x->runs < x->most; i++) {
+        list_add(&x->list, others.at[i]);
+        explore(x, left - 1);
+        x->list.n--;
+    }
+    list_free(&others);
+}
+
+uint64_t search_all(finding *out, const run_scenario *s, int bound, uint64_t most, int *complete)
+{
+    exploration x = {s, out, {0, 0, 0}, 0, most};
+    memset(out, 0, sizeof *out);
+    out->scenario = *s;
+    explore(&x, bound);
+    list_free(&x.list);
+    *complete = x.runs < most;
+    return x.runs;
+}
+
 /* --- shrinking ---------------------------------------------------------------------------------------------------- */
 
 /* Whether some seed still breaks a smaller scenario in the same way; then the finding becomes that. */
@@ -178,47 +217,6 @@ static void drop_deviations(finding *f)
     list_free(&trial);
 }
 
-/* --- bounded exploration ------------------------------------------------------------------------------------------ */
-
-typedef struct {
-    const run_scenario *s;
-    finding *out;
-    emu_list list;
-    uint64_t runs, most;
-} exploration;
-
-/* The run with the deviations so far, then every run with one more, behind the last. */
-static void explore(exploration *x, int left)
-{
-    emu_list others = {0, 0, 0};
-    const char *violation = run(x->s, EMU_EXPLORE, &x->list, left > 0 ? &others : 0, 0);
-    x->runs++;
-    if (violation) {
-        set_violation(x->out, violation);
-        for (size_t i = 0; i < x->list.n; i++)
-            list_add(&x->out->list, x->list.at[i]);
-    }
-    for (size_t i = 0; i < others.n && !x->out->violation[0] && x->runs < x->most; i++) {
-        list_add(&x->list, others.at[i]);
-        explore(x, left - 1);
-        x->list.n--;
-    }
-    list_free(&others);
-}
-
-uint64_t search_all(finding *out, const run_scenario *s, int bound, uint64_t most, int *complete)
-{
-    exploration x = {s, out, {0, 0, 0}, 0, most};
-    memset(out, 0, sizeof *out);
-    out->scenario = *s;
-    explore(&x, bound);
-    list_free(&x.list);
-    *complete = x.runs < most;
-    return x.runs;
-}
-
-/* --- shrinking, the end of it ------------------------------------------------------------------------------------- */
-
 /* Perhaps one or two deviations will do; whether so. */
 static int break_with_few(finding *f)
 {
@@ -291,7 +289,8 @@ static int load_line(finding *f, const char *line)
     memset(&k, 0, sizeof k);
     if (line[0] == '#' || line[0] == '\n') {
         good = 1;
-    } else if (sscanf(line, "algorithm %63s world %d dtype %d seed %llu room %u %u epoch %u trap %u special %u delay %u", name,
+    } else if (sscanf(line,
+                      "algorithm %63s world %d dtype %d seed %llu room %u %u epoch %u trap %u special %u delay %u", name,
                       &s->world, &s->dtype, &seed, &s->room_lanes, &s->room_vecs, &s->epoch, &s->trap,
                       &s->special, &s->delay) >= 9) {
         s->algorithm = par_algorithm_by_name(name);

@@ -272,7 +272,8 @@ static void read_data(void)
 
 static void a_kernel_boundary_drains_nothing_but_acquires(void **state)
 {
-    static const litmus no_fence = {{{only_data, only_flag}, {acquire_flag_data, 0}, {0, 0}, {0, 0}}, flag_without_data},
+    static const litmus no_fence = {{{only_data, only_flag}, {acquire_flag_data, 0}, {0, 0}, {0, 0}},
+                                    flag_without_data},
                         fence = {{{data_then_fence, only_flag}, {acquire_flag_data, 0}, {0, 0}, {0, 0}},
                                  flag_without_data},
                         start = {{{data_fence_flag, 0}, {read_flag, read_data}, {0, 0}, {0, 0}}, flag_without_data};
