@@ -17,7 +17,7 @@ MAX_ENTRIES = 60  # libpar.so takes 64
 TRANSPORTS = ("push", "pull", "host")
 
 _ALGORITHMS = {
-    "host": ("one-shot", "two-shot", "one-shot-chunked", "two-shot-chunked"),
+    "host": ("one-shot", "two-shot", "one-shot-tagged", "two-shot-tagged", "one-shot-chunked", "two-shot-chunked"),
     "push": ("one-shot", "two-shot", "one-shot-chunked", "two-shot-chunked"),
     "pull": ("one-shot", "two-shot"),
 }
@@ -25,7 +25,7 @@ ALGORITHMS = tuple("%s-%s" % (t, a) for t in TRANSPORTS for a in _ALGORITHMS[t])
 # These take messages of any size.
 _ENDLESS = {"host": "host-two-shot-chunked", "push": "push-two-shot-chunked", "pull": "pull-two-shot"}
 # These are bounded by the size of the boxes that a communicator is created with.
-_SENTINEL = ("host-one-shot", "host-two-shot", "push-one-shot", "push-two-shot")
+_BOUNDED = ("one-shot", "two-shot", "one-shot-tagged", "two-shot-tagged")
 
 SIZE_MAX = (1 << 64) - 1
 KIB = 1 << 10
@@ -63,14 +63,14 @@ def start(transport_, world):
     two, few = world == 2, world <= 4
     if transport_ == "host":
         if two:
-            return (Entry(384 * KIB, "host-one-shot"), Entry(512 * KIB, "host-one-shot-chunked"))
-        small = 64 * KIB if few else 32 * KIB
-        entries = (Entry(small, "host-one-shot"), Entry(512 * KIB, "host-two-shot"))
-        return entries + ((Entry(MIB, "host-two-shot-chunked"),) if few else ())
+            return (Entry(192 * KIB, "host-one-shot"), Entry(512 * KIB, "host-two-shot-tagged"))
+        small = Entry(64 * KIB if few else 32 * KIB, "host-one-shot")
+        large = Entry(MIB if few else 512 * KIB, "host-two-shot-tagged")
+        return (small, Entry(128 * KIB, "host-two-shot"), large)
     if transport_ == "push":
         if two:
-            return (Entry(512 * KIB, "push-one-shot"), Entry(MIB, "push-two-shot"))
-        small = 96 * KIB if few else 32 * KIB
+            return (Entry(MIB, "push-one-shot"),)
+        small = 192 * KIB if few else 32 * KIB
         return (Entry(small, "push-one-shot"), Entry(2 * MIB if few else 512 * KIB, "push-two-shot"))
     small = 256 * KIB if two else 64 * KIB if few else 32 * KIB
     return (Entry(small, "pull-one-shot"), Entry(512 * KIB, "pull-two-shot"))
@@ -108,7 +108,11 @@ def for_library(entries, numbers):
 
 def sentinel_bytes(entries):
     """How large the boxes must be."""
-    return max([64 * KIB] + [e.max_bytes for e in entries if e.algorithm in _SENTINEL])
+    return max([64 * KIB] + [e.max_bytes for e in entries if _is_bounded(e.algorithm)])
+
+
+def _is_bounded(algorithm):
+    return transport(algorithm) in ("host", "push") and algorithm.partition("-")[2] in _BOUNDED
 
 
 def digest(entries):

@@ -164,7 +164,7 @@ class Agreement(Case):
         self.patch(os.environ, {communicator.TIMEOUT: "12.5"})
         self.create(4)
         for native in Native.made:
-            self.assertEqual(native.options, {"transports": 1, "sentinel_bytes": 512 << 10, "timeout_s": 12.5})
+            self.assertEqual(native.options, {"transports": 1, "sentinel_bytes": 1 << 20, "timeout_s": 12.5})
             self.assertEqual(native.choices, profile.for_library(profile.start("host", 4), MODULE.ALGORITHMS))
 
     def test_several_groups_in_a_process(self):
