@@ -11,10 +11,11 @@ import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path[:0] = [str(ROOT / "tests" / "patches"), str(ROOT / "python")]
+sys.path[:0] = [str(ROOT / "tests" / "patches"), str(ROOT / "tests" / "cli"), str(ROOT / "python")]
 sys.dont_write_bytecode = True
 
 import real  # noqa: E402
+import schema  # noqa: E402
 from sgl_pcie import machine, state  # noqa: E402
 
 BOUND = os.environ["VERDICT_BOUND"]
@@ -84,6 +85,8 @@ class Case(unittest.TestCase):
     def cli(self, *words, expect=0, **environment):
         done = self.run_in([real.CLI, *words], **environment)
         self.assertEqual(done.returncode, expect, done.stdout + done.stderr)
+        if "--json" in words:
+            schema.validate(json.loads(done.stdout))
         return done.stdout + done.stderr
 
     def bound(self, site, **environment):

@@ -1,0 +1,238 @@
+#include "base/proc.h"
+#include "cli/report.h"
+#include "cli/subject.h"
+#include "verify/ladder.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *const description[] = {
+    "From a released wheel to an SGLang that uses the PCIe all-reduce: doctor, apply, build, verify, bench and enable, "
+    "one after "
+    "the other, each as if it had been typed. The first that fails ends it: its reason and the next command are shown, "
+    "and an "
+    "install that was stock before is stock again.",
+    "It may be interrupted at any point and run again: a write that was cut short is finished or rolled back first, "
+    "and "
+    "what is done already is not done twice.",
+    NULL,
+};
+
+static const struct sp_option options[] = {
+    {.name = "gpus", .value = "LIST", .help = "prove it on these GPUs, as verify takes them (default: all)"},
+    {.name = "arch",
+     .value = "LIST",
+     .help = "compile for these architectures, as build takes them (default: of the GPUs)"},
+    {.name = "level", .value = "N", .help = "climb up to this level of verify (default: 3)"},
+    {.name = NULL},
+};
+
+static const struct sp_exit exits[] = {
+    {0, "enabled; or all but enabled, where this program has no bench yet"},
+    {1, NULL},
+    {2, NULL},
+    {3, NULL},
+    {4, NULL},
+    {5, NULL},
+    {6, NULL},
+    {7, NULL},
+    {8, NULL},
+    {9, NULL},
+    {10, NULL},
+    {-1, NULL},
+};
+
+static const struct sp_example examples[] = {
+    {"sudo sgl-pcie setup --python /opt/venv/bin/python", "everything, for every user of that environment"},
+    {NULL, NULL},
+};
+
+static const char *const fields[] = {"steps", "undone", NULL};
+
+/* ---- one step ---- */
+
+enum { WORDS = 16, OUTPUT_MAX = 16 << 20 };
+
+struct step {
+    const char *command;
+    const char *option; /* of setup that it takes over, or NULL */
+};
+
+/* recover does nothing where nothing was interrupted. */
+static const struct step steps[] = {
+    {"recover", NULL},  {"doctor", NULL},  {"apply", NULL},  {"build", "arch"},
+    {"verify", "gpus"}, {"bench", "gpus"}, {"enable", NULL},
+};
+
+struct setup {
+    const struct sp_args *args;
+    struct sp_report *report;
+    char self[PATH_MAX];
+    json_t *list;   /* what was done */
+    json_t *last;   /* what the last step said */
+    bool was_stock; /* and apply patched it */
+};
+
+static void add_option(const char **argv, size_t *count, const struct sp_args *args, const char *option, char *words)
+{
+    const char *value = option ? sp_args_value(args, option) : NULL;
+
+    if (!value || *count + 2 >= WORDS)
+        return;
+    (void)snprintf(words, 16, "--%s", option);
+    argv[(*count)++] = words;
+    argv[(*count)++] = value;
+}
+
+static int call(struct setup *setup, const char *command, const char *option)
+{
+    char words[6][16];
+    const char *argv[WORDS] = {setup->self, command, "--json"};
+    const struct sp_proc_options limits = {.output_max = OUTPUT_MAX};
+    struct sp_proc_result result;
+    size_t count = 3, word = 0;
+    int rc;
+
+    if (strcmp(command, "doctor") != 0)
+        for (const struct sp_option *target = sp_target_options; target->name; target++)
+            add_option(argv, &count, setup->args, target->name, words[word++]);
+    add_option(argv, &count, setup->args, option, words[word++]);
+    if (strcmp(command, "verify") == 0)
+        add_option(argv, &count, setup->args, "level", words[word]);
+    rc = sp_proc_run(&result, argv, &limits);
+    json_decref(setup->last);
+    setup->last = rc == SP_OK ? json_loads(result.out.data, 0, NULL) : NULL;
+    if (rc == SP_OK && !setup->last)
+        rc = sp_err(SP_ECANNOT, "'sgl-pcie %s' ended without a result", command);
+    sp_proc_free(&result);
+    return rc;
+}
+
+static const char *said(const struct setup *setup, const char *key)
+{
+    const char *text = json_string_value(json_object_get(setup->last, key));
+
+    return text ? text : "";
+}
+
+static int keep(struct setup *setup, const char *command, double ms)
+{
+    const json_int_t code = json_integer_value(json_object_get(setup->last, "exit_code"));
+
+    (void)json_array_append_new(setup->list, json_pack("{s:s, s:I, s:s, s:f}", "command", command, "exit_code", code,
+                                                       "message", said(setup, "message"), "duration_ms", ms));
+    if (setup->report->text) {
+        (void)printf("%-8s %7.1f s  %s\n", command, ms / 1e3, said(setup, "message"));
+        (void)fflush(stdout);
+    }
+    return code == 0
+               ? SP_OK
+               : sp_err_hint(sp_err((int)-code, "%s: %s", command, said(setup, "message")), "%s", said(setup, "next"));
+}
+
+static int run_step(struct setup *setup, const char *command, const char *option)
+{
+    const double start = sp_now_ms();
+    int rc = call(setup, command, option);
+
+    return rc == SP_OK ? keep(setup, command, sp_now_ms() - start) : rc;
+}
+
+/* ---- undoing ---- */
+
+/* Were all files that apply patched as released before? Then revert is what undoes it. */
+static bool patched_stock(const json_t *changes)
+{
+    const json_t *change;
+    size_t i, patched = 0;
+
+    json_array_foreach((json_t *)(uintptr_t)changes, i, change)
+    {
+        const char *action = json_string_value(json_object_get(change, "action"));
+
+        if (!json_is_string(json_object_get(change, "set")))
+            continue;
+        if (!action || strcmp(action, "patch") != 0)
+            return false;
+        patched++;
+    }
+    return patched > 0;
+}
+
+/* The error that stopped us stays. */
+static int undo(struct setup *setup, int rc)
+{
+    char *message = strdup(sp_err_message()), *hint = strdup(sp_err_hint_text());
+    int undone = run_step(setup, "revert", NULL);
+
+    sp_report_set(setup->report, "undone", json_boolean(undone == SP_OK));
+    if (message && hint)
+        (void)sp_err_hint(sp_err(rc, "%s%s", message, undone == SP_OK ? "; the install is stock again" : ""), "%s",
+                          hint);
+    free(message);
+    free(hint);
+    return rc;
+}
+
+/* ---- the command ---- */
+
+/* Without a measured profile enable refuses; what was proved stays. */
+static int say_unmeasured(struct sp_report *report)
+{
+    report->attention = true;
+    return sp_report_say(
+        report, NULL,
+        "patched, built and proved, not enabled: this program cannot measure yet; where SGLang is started, "
+        "SGLANG_FORCE_CUSTOM_AR_PCIE=1 uses start values");
+}
+
+static int climb(struct setup *setup)
+{
+    const bool measures = sp_command_find("bench") != NULL;
+    int rc = SP_OK;
+
+    for (size_t i = 0; i < sizeof steps / sizeof *steps && rc == SP_OK; i++) {
+        if (strcmp(steps[i].command, "bench") == 0 && !measures)
+            return say_unmeasured(setup->report);
+        rc = run_step(setup, steps[i].command, steps[i].option);
+        if (rc == SP_OK && strcmp(steps[i].command, "apply") == 0)
+            setup->was_stock = patched_stock(json_object_get(setup->last, "changes"));
+    }
+    if (rc == SP_OK)
+        return sp_report_say(setup->report, NULL, "%s", said(setup, "message"));
+    return setup->was_stock ? undo(setup, rc) : rc;
+}
+
+static int find_self(char out[PATH_MAX])
+{
+    const ssize_t len = readlink("/proc/self/exe", out, PATH_MAX - 1);
+
+    out[len < 0 ? 0 : len] = '\0';
+    return len < 0 ? sp_err_sys(SP_ECANNOT, "cannot tell where this program is") : SP_OK;
+}
+
+static int run(const struct sp_args *args, struct sp_report *report)
+{
+    struct setup setup = {.args = args, .report = report, .list = json_array()};
+    int rc = find_self(setup.self);
+
+    if (rc == SP_OK)
+        rc = climb(&setup);
+    sp_report_set(report, "steps", setup.list);
+    json_decref(setup.last);
+    return rc;
+}
+
+const struct sp_command sp_cmd_setup = {
+    .name = "setup",
+    .summary = "all of it: from a released wheel to enabled, or back to stock",
+    .description = description,
+    .target = true,
+    .options = options,
+    .exits = exits,
+    .examples = examples,
+    .fields = fields,
+    .run = run,
+};

@@ -1,0 +1,60 @@
+"""setup where it cannot come to its end: stock again, whatever it was interrupted in."""
+
+import json
+import os
+import signal
+import subprocess
+import unittest
+
+from common import Case, real, tree
+
+
+class Setup(Case):
+    def setUp(self):
+        super().setUp()
+        self.site = self.scratch / "site"
+        real.site("0.5.23", self.site)
+        self.stock = tree(self.site)
+        self.environment["SGL_PCIE_NVCC"] = "/nonexistent/nvcc"
+
+    def setup_(self, expect, *words):
+        return json.loads(self.cli("setup", "--site", self.site, "--arch", "sm_90", "--json", *words, expect=expect))
+
+    def test_a_failure_is_undone_and_says_where(self):
+        told = self.setup_(5)
+        self.assertEqual([step["command"] for step in told["steps"]], ["recover", "doctor", "apply", "build", "revert"])
+        self.assertEqual(told["undone"], True)
+        self.assertIn("build: ", told["message"])
+        self.assertIn("stock again", told["message"])
+        self.assertTrue(told["next"])
+        self.assertEqual(tree(self.site), self.stock)
+
+    def test_what_was_patched_before_stays(self):
+        self.cli("apply", "--site", self.site)
+        before = tree(self.site)
+        told = self.setup_(5)
+        self.assertIsNone(told["undone"])
+        self.assertEqual(tree(self.site), before)
+
+    def test_killed_anywhere_and_run_again(self):
+        """A kill may leave a patched install, since nobody is there to undo; never one that cannot be worked with."""
+        for delay in (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.8, 1.2):
+            with self.subTest(delay):
+                process = subprocess.Popen(
+                    [real.CLI, "setup", "--site", self.site, "--arch", "sm_90", "--json"],
+                    env=self.environment,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                )
+                try:
+                    process.wait(delay)
+                except subprocess.TimeoutExpired:
+                    os.kill(process.pid, signal.SIGKILL)
+                    process.wait()
+                self.setup_(5)
+                self.cli("revert", "--site", self.site)
+                self.assertEqual(tree(self.site), self.stock)
+
+
+if __name__ == "__main__":
+    unittest.main()
