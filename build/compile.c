@@ -1,18 +1,27 @@
 #include "build/compile.h"
 #include "base/err.h"
 #include "base/proc.h"
+#include "build/parallel.h"
 #include "build/scratch.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { STEP_SECONDS = 3600, OUTPUT_MAX = 4 << 20, PRODUCT_MAX = 256 << 20, SHOWN_LINES = 8, SHOWN_MAX = 1200 };
+enum {
+    STEP_SECONDS = 3600,
+    OUTPUT_MAX = 4 << 20,
+    PRODUCT_MAX = 256 << 20,
+    SHOWN_LINES = 8,
+    COMPILERS_MAX = 8,
+    SHOWN_MAX = 1200
+};
 
 /* ---- the folder ---- */
 
@@ -269,17 +278,75 @@ static int read_outputs(struct sp_files *out, const struct sp_steps *steps, cons
     return rc;
 }
 
+/* What the threads share. */
+struct batch {
+    const struct sp_steps *steps;
+    const struct sp_toolchain *tools;
+    const char *folder;
+    sp_progress *progress;
+    void *context;
+    size_t done;
+    bool links;  /* the steps of this turn */
+    char **logs; /* of each step that failed */
+    pthread_mutex_t lock;
+};
+
+static void tell(struct batch *batch, const char *what)
+{
+    pthread_mutex_lock(&batch->lock);
+    if (batch->progress != NULL)
+        batch->progress(batch->context, batch->done, batch->steps->count, what);
+    batch->done++;
+    pthread_mutex_unlock(&batch->lock);
+}
+
+static int run_step(void *context, size_t index)
+{
+    struct batch *batch = context;
+    const struct sp_step *step = &batch->steps->step[index];
+    int rc = 0;
+
+    if (step->links == batch->links) {
+        tell(batch, step->what);
+        rc = run_command(&batch->logs[index], &step->argv, step->what, batch->tools, batch->folder);
+    }
+    return rc;
+}
+
+/* The log of the first step that failed, whose error is the one that is returned; those of others go. */
+static void take_log(char **out, struct batch *batch)
+{
+    for (size_t i = 0; i < batch->steps->count; i++) {
+        if (*out == NULL) {
+            *out = batch->logs[i];
+        } else if (batch->logs[i] != NULL) {
+            (void)unlink(batch->logs[i]);
+            free(batch->logs[i]);
+        }
+    }
+    free(batch->logs);
+}
+
 int sp_steps_run(struct sp_files *out, char **log, const struct sp_steps *steps, const struct sp_files *inputs,
                  const struct sp_recipe *recipe, const struct sp_toolchain *tools, const struct sp_python *python,
                  const char *folder, sp_progress *progress, void *context)
 {
-    int rc = prepare(folder, inputs, recipe, tools, python);
+    struct batch batch = {.steps = steps,
+                          .tools = tools,
+                          .folder = folder,
+                          .progress = progress,
+                          .context = context,
+                          .logs = calloc(steps->count + 1, sizeof *batch.logs),
+                          .lock = PTHREAD_MUTEX_INITIALIZER};
+    int rc = batch.logs ? prepare(folder, inputs, recipe, tools, python) : sp_err(SP_ECANNOT, "out of memory");
 
     *out = (struct sp_files){NULL, 0};
-    for (size_t i = 0; i < steps->count && rc == 0; i++) {
-        if (progress != NULL)
-            progress(context, i, steps->count, steps->step[i].what);
-        rc = run_command(log, &steps->step[i].argv, steps->step[i].what, tools, folder);
-    }
+    if (rc == 0)
+        rc = sp_parallel(run_step, &batch, steps->count, COMPILERS_MAX);
+    batch.links = true;
+    if (rc == 0)
+        rc = sp_parallel(run_step, &batch, steps->count, 1); /* what is linked later may need what is linked first */
+    if (batch.logs != NULL)
+        take_log(log, &batch);
     return rc < 0 ? rc : read_outputs(out, steps, folder);
 }

@@ -49,7 +49,7 @@ static int fill_nvcc(struct sp_words *out, const struct sp_archs *archs)
 
     if (rc == 0)
         rc = sp_words_add(out, "-ccbin=cc");
-    return rc == 0 && archs->count > 1 ? sp_words_add(out, "--threads=0") : rc;
+    return rc == 0 && archs->count > 1 ? sp_words_add(out, "--threads=4") : rc;
 }
 
 static int fill_gencode(struct sp_words *out, const struct sp_archs *archs)

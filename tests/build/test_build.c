@@ -12,6 +12,7 @@
 #include "build/arch.h"
 #include "build/compile.h"
 #include "build/elf.h"
+#include "build/parallel.h"
 #include "build/record.h"
 
 static char version[] = "13.0.88", nvcc[] = "/cuda/bin/nvcc", gcc[] = "gcc (GCC) 12.2.0", ld[] = "GNU ld 2.40";
@@ -140,7 +141,7 @@ static void test_commands_are_filled_in(void **state)
     assert_int_equal(steps.count, 5);
     expect_step(&steps, 0, "cc -I../cuda/include a.c -o../obj/libx.so/a.c.o");
     expect_step(&steps, 1,
-                "nvcc -ccbin=cc --threads=0 --frandom-seed=gpu/k.cu -gencode=arch=compute_75,code=sm_75 "
+                "nvcc -ccbin=cc --threads=4 --frandom-seed=gpu/k.cu -gencode=arch=compute_75,code=sm_75 "
                 "-gencode=arch=compute_80,code=sm_80 -gencode=arch=compute_90,code=sm_90 "
                 "-gencode=arch=compute_120,code=sm_120 gpu/k.cu ../obj/libx.so/gpu-k.cu.o");
     expect_step(&steps, 2, "cc ../obj/libx.so/a.c.o ../obj/libx.so/gpu-k.cu.o ../out/libx.so");
@@ -253,6 +254,34 @@ static void test_a_record_that_cannot_be_read(void **state)
 
 /* ---- small things ---- */
 
+enum { JOBS = 100 };
+
+static int count_or_fail(void *context, size_t index)
+{
+    int *done = context;
+
+    done[index]++;
+    return index == 30 || index == 60 ? sp_err_hint(sp_err(SP_EBUILD, "job %zu", index), "hint %zu", index) : 0;
+}
+
+static void test_jobs_are_done_once_and_the_first_error_counts(void **state)
+{
+    int done[JOBS] = {0};
+
+    (void)state;
+    assert_int_equal(sp_parallel(count_or_fail, done, 30, 8), SP_OK);
+    for (size_t i = 0; i < 30; i++)
+        assert_int_equal(done[i], 1);
+    for (int threads = 8; threads > 0; threads -= 7) {
+        memset(done, 0, sizeof done);
+        assert_int_equal(sp_parallel(count_or_fail, done, JOBS, (size_t)threads), SP_EBUILD);
+        assert_string_equal(sp_err_message(), "job 30");
+        assert_string_equal(sp_err_hint_text(), "hint 30");
+    }
+    assert_int_equal(done[31], 0); /* after an error nothing new is begun */
+    assert_int_equal(sp_parallel(count_or_fail, done, 0, 8), SP_OK);
+}
+
 static void test_first_lines(void **state)
 {
     char out[64], small[8];
@@ -302,6 +331,7 @@ int main(void)
         cmocka_unit_test(test_a_placeholder_that_is_not_known),
         cmocka_unit_test(test_a_record_describes_its_plan_and_no_other),
         cmocka_unit_test(test_a_record_that_cannot_be_read),
+        cmocka_unit_test(test_jobs_are_done_once_and_the_first_error_counts),
         cmocka_unit_test(test_first_lines),
         cmocka_unit_test(test_words_are_sorted_and_each_once),
         cmocka_unit_test(test_the_section_of_a_byte),
