@@ -141,8 +141,8 @@ void par_geometry_init(par_geometry *out, int algorithm, int world, uint32_t lan
 int par_plan_init(par_plan *out, const par_geometry *geometry, int algorithm, int world, uint64_t bytes,
                   uint32_t lanes, uint32_t workers, uint32_t tile_bytes);
 
-/* Fill what follows from geometry, plan and call->world (strides, lanes, workers, tile, transport, algorithm); pointers,
- * rank, world, message and limits are the caller's. */
+/* Fill what follows from geometry, plan and call->world (strides, lanes, workers, tile, transport, algorithm);
+ * pointers, rank, world, message and limits are the caller's. */
 void par_call_plan(par_call *call, const par_geometry *geometry, const par_plan *plan);
 
 #ifdef __cplusplus

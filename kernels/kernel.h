@@ -1,6 +1,6 @@
 /*
- * kernel.h: makes kernels of the protocols. Plain and tagged kernels are compiled for the usual world sizes too, where a
- * constant world takes most of a microsecond off; the including file says which.
+ * kernel.h: makes kernels of the protocols. Plain and tagged kernels are compiled for the usual world sizes too, where
+ * a constant world takes most of a microsecond off; the including file says which.
  */
 #ifndef PAR_KERNEL_H
 #define PAR_KERNEL_H
@@ -16,7 +16,7 @@
     }
 
 /* The kernels of a protocol, and a table of them. tag: nothing, or _w2 and so on. */
-#define PAR_KERNELS_OF(protocol, tag, workers)                                                                             \
+#define PAR_KERNELS_OF(protocol, tag, workers)                                                                    \
     PAR_KERNEL(protocol, fp16##tag, PAR_FP16, workers)                                                            \
     PAR_KERNEL(protocol, bf16##tag, PAR_BF16, workers)                                                            \
     PAR_KERNEL(protocol, fp32##tag, PAR_FP32, workers)                                                            \

@@ -50,8 +50,8 @@ static uint64_t items_of(uint64_t vecs)
     return vecs / whole * PAR_STRIPE + at_most(vecs % whole, PAR_STRIPE);
 }
 
-/* Most bytes of a sentinel message. A one-shot moves world times as much, so its limit falls with the world size; resets
- * in a GPU's own memory cost little, so a two-shot push pays for longer. */
+/* Most bytes of a sentinel message. A one-shot moves world times as much, so its limit falls with the world size;
+ * resets in a GPU's own memory cost little, so a two-shot push pays for longer. */
 static uint64_t sentinel_limit(int algorithm, int world, uint64_t sentinel_bytes)
 {
     uint64_t limit = sentinel_bytes ? sentinel_bytes : default_sentinel_bytes;
@@ -88,8 +88,8 @@ void par_geometry_init(par_geometry *out, int algorithm, int world, uint32_t lan
     } else {
         uint64_t vecs = divide_up(sentinel_limit(algorithm, world, sentinel_bytes), BYTES_PER_VEC);
         out->lane_vecs = (uint32_t)divide_up(vecs, out->lanes);
-        /* Two-shot: a message that needs several lanes then leaves none with fewer vecs than ranks. One-shot: takes what
-         * is too small for a two-shot. */
+        /* Two-shot: a message that needs several lanes then leaves none with fewer vecs than ranks. One-shot: takes
+         * what is too small for a two-shot. */
         out->lane_vecs = (uint32_t)at_least(out->lane_vecs, two ? 2 * n : n);
         out->max_bytes = (uint64_t)out->lane_vecs * out->lanes * BYTES_PER_VEC;
         out->flag_bytes = 0;

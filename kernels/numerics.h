@@ -120,7 +120,8 @@ PAR_DEV uint32_t par_clean_pair(uint32_t w, int dtype)
         asm("max.bf16x2 %0, %1, %1;" : "=r"(clean) : "r"(w));
     return clean;
 #else
-    const uint32_t infinity = dtype == PAR_FP16 ? 0x7c00u : 0x7f80u, nan = dtype == PAR_FP16 ? PAR_NAN_FP16 : PAR_NAN_BF16;
+    const uint32_t infinity = dtype == PAR_FP16 ? 0x7c00u : 0x7f80u;
+    const uint32_t nan = dtype == PAR_FP16 ? PAR_NAN_FP16 : PAR_NAN_BF16;
     uint32_t low = w & 0xffffu, high = w >> 16;
     low = (low & 0x7fffu) > infinity ? nan : low;
     high = (high & 0x7fffu) > infinity ? nan : high;

@@ -60,7 +60,7 @@ enum {
     PAR_OK = 0,
     PAR_ERR_ARGUMENT = -1,     /* an argument is out of range or null; the text names it */
     PAR_ERR_UNSUPPORTED = -2,  /* valid, but not by this algorithm, transport or device (no P2P, too many bytes) */
-    PAR_ERR_MEMORY = -3,       /* host or device memory; the text names RLIMIT_MEMLOCK or the container if they are why */
+    PAR_ERR_MEMORY = -3,       /* host or device memory; the text names RLIMIT_MEMLOCK if that is why */
     PAR_ERR_CUDA = -4,         /* a CUDA call failed; the text has the call and CUDA's reason */
     PAR_ERR_SYSTEM = -5,       /* a system call failed; the text has the call and errno */
     PAR_ERR_MISMATCH = -6,     /* ranks disagree: version, build, world, options, host */
@@ -92,7 +92,8 @@ typedef enum { PAR_HOST = 0, PAR_PUSH = 1, PAR_PULL = 2, PAR_TRANSPORTS = 3 } pa
  * One-shot: every rank gets every rank's vector and sums it. Two-shot: reduce-scatter, then all-gather.
  * Plain, validity travels inside the data (all-ones sentinel): lowest latency, bounded size. Tagged, it does so by one
  * bit of each word, whose own bit travels apart: slots need no reset, which through the host is a third of the traffic.
- * Chunked: fence and flag per chunk on a small staging window that is used again and again; any size. Pull is always so.
+ * Chunked: fence and flag per chunk on a small staging window that is used again and again; any size. Pull is always
+ * so.
  */
 typedef enum {
     PAR_AUTO = 0, /* by the profile; see par_set_profile() */
@@ -154,8 +155,8 @@ typedef struct {
 #define PAR_OPTIONS_INIT { sizeof(par_options), PAR_WITH_ALL, PAR_MODE_ENGINE, 0, 0.0, 0.0, 0, 0, 0, 0 }
 
 /*
- * Upper bounds of what one rank's communicator allocates, in bytes. The host figure is that rank's share of the segment;
- * the segment is world times as large. Pure arithmetic: needs no GPU.
+ * Upper bounds of what one rank's communicator allocates, in bytes. The host figure is that rank's share of the
+ * segment; the segment is world times as large. Pure arithmetic: needs no GPU.
  */
 PAR_API int par_memory_bound(int world, const par_options *options, uint64_t *device_bytes, uint64_t *host_bytes);
 
@@ -240,7 +241,7 @@ PAR_API par_algorithm par_choose(const par_comm *comm, size_t bytes);
 /* --- failure ------------------------------------------------------------------------------------------------------ */
 
 typedef struct {
-    int error;           /* 0: no report; else PAR_ERR_TIMEOUT, _PEER_DIED, _OVERLAP, _ABORTED (by par_abort() or a peer) */
+    int error;           /* 0: no report; else PAR_ERR_TIMEOUT, _PEER_DIED, _OVERLAP or _ABORTED (par_abort()) */
     int rank;            /* who reports */
     int peer;            /* whom it waited for, or who died, or who aborted; -1: nobody in particular */
     int algorithm;       /* par_algorithm of the call; 0 if none was waiting */
@@ -269,7 +270,7 @@ enum {
     PAR_DEBUG_JITTER_NS = 2, /* each block waits a pseudo-random time below this before it sends */
     PAR_DEBUG_LANES = 3,     /* force the number of blocks; 0: by the rule. All ranks alike */
     PAR_DEBUG_THREADS = 4,   /* force worker threads per block; 0: by the rule */
-    PAR_DEBUG_EPOCH = 5,     /* set every lane's epoch and step (wrap-around tests). All ranks alike, nothing in flight */
+    PAR_DEBUG_EPOCH = 5,     /* set every lane's epoch and step, for wrap-around. All ranks alike, nothing in flight */
     PAR_DEBUG_CHUNK = 6      /* force the bytes of a chunk; 0: by the rule. All ranks alike */
 };
 

@@ -64,16 +64,23 @@ PAR_DEV void par_st4(uint32_t *p, par_vec v)
 /* Order this thread's accesses, and those that a block barrier put before them, at system scope. */
 PAR_DEV void par_fence(void) { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
 
-/* Barrier of all threads of the block; orders their memory accesses among each other. Returns whether any of them passed
- * non-zero. */
+/* Barrier of all threads of the block; orders their memory accesses among each other. Returns whether any of them
+ * passed non-zero. */
 PAR_DEV int par_barrier_or(int any) { return __syncthreads_or(any); }
 
 /*
  * Half a barrier each: workers signal and go on; the others of the block wait until all workers have signalled, and are
  * ordered behind them. Workers signal again only after the others have waited. id is 1 or 2.
  */
-PAR_DEV void par_signal(uint32_t id) { asm volatile("barrier.cta.arrive %0, %1;" :: "r"(id), "r"(blockDim.x) : "memory"); }
-PAR_DEV void par_wait_signals(uint32_t id) { asm volatile("barrier.cta.sync %0, %1;" :: "r"(id), "r"(blockDim.x) : "memory"); }
+PAR_DEV void par_signal(uint32_t id)
+{
+    asm volatile("barrier.cta.arrive %0, %1;" :: "r"(id), "r"(blockDim.x) : "memory");
+}
+
+PAR_DEV void par_wait_signals(uint32_t id)
+{
+    asm volatile("barrier.cta.sync %0, %1;" :: "r"(id), "r"(blockDim.x) : "memory");
+}
 
 /* This rank's private memory. */
 
@@ -84,7 +91,10 @@ PAR_DEV uint32_t par_own_ld(const uint32_t *p)
     return v;
 }
 
-PAR_DEV void par_own_st(uint32_t *p, uint32_t v) { asm volatile("st.global.u32 [%0], %1;" :: "l"(p), "r"(v) : "memory"); }
+PAR_DEV void par_own_st(uint32_t *p, uint32_t v)
+{
+    asm volatile("st.global.u32 [%0], %1;" :: "l"(p), "r"(v) : "memory");
+}
 
 /* Atomic exchange, device scope: only to detect two kernels that run at the same time. */
 PAR_DEV uint32_t par_own_exchange(uint32_t *p, uint32_t v)

@@ -202,8 +202,8 @@ PAR_COLD int par_aborted(const par_call *c, const par_wait *w, uint32_t seen, ui
 }
 
 /*
- * Whether to give up for somebody else's sake. Thousands of threads may ask, and reads of one word of host memory go one
- * after the other, so once in a millisecond or two one of them looks there; the others look at the rank's own word.
+ * Whether to give up for somebody else's sake. Thousands of threads may ask, and reads of one word of host memory go
+ * one after the other, so once in a millisecond or two one of them looks there; the others look at the rank's own word.
  */
 PAR_COLD int par_is_over(const par_call *c, const par_wait *w, uint32_t seen, uint64_t now, uint64_t waited_ns)
 {
@@ -212,6 +212,15 @@ PAR_COLD int par_is_over(const par_call *c, const par_wait *w, uint32_t seen, ui
     if (!over && par_ld(c->claim + PAR_CLAIM_LOOK) != turn && par_own_exchange(c->claim + PAR_CLAIM_LOOK, turn) != turn)
         over = par_aborted(c, w, seen, waited_ns);
     return over;
+}
+
+/*
+ * A limit for this wait. Who waits for results waits longer: if they are late because their owner waits for a third
+ * rank, then some thread of ours waits for that rank too, and it shall be the one to name it.
+ */
+PAR_DEV uint64_t par_limit(const par_wait *w, uint64_t limit_ns)
+{
+    return w->phase == 2 ? limit_ns + limit_ns / 16 : limit_ns;
 }
 
 /* A look around after many fruitless polls. Non-zero: give up, everything is said. */
@@ -223,10 +232,10 @@ PAR_COLD int par_look(const par_call *c, par_wait *w, uint32_t peer, uint32_t se
         w->since = now;
     waited = now - w->since;
     over = par_is_over(c, w, seen, now, waited);
-    if (!over && waited > c->timeout_ns) {
+    if (!over && waited > par_limit(w, c->timeout_ns)) {
         par_fail(c, w, (uint32_t)-PAR_ERR_TIMEOUT, peer, seen, waited);
         over = 1;
-    } else if (!over && waited > c->late_ns && !w->late) {
+    } else if (!over && waited > par_limit(w, c->late_ns) && !w->late) {
         const uint32_t turn = (uint32_t)(now >> 33); /* one note in eight seconds is enough */
         w->late = 1;
         if (par_own_exchange(c->claim + PAR_CLAIM_LATE, turn) != turn)
@@ -510,8 +519,8 @@ PAR_DEV void par_reset_one_shot(const par_call *c, uint64_t slot, uint32_t count
     }
 }
 
-/* Reset what a two-shot of `count` vecs wrote: my outbox but for my own part and my results, or what every peer put into
- * my inbox. */
+/* Reset what a two-shot of `count` vecs wrote: my outbox but for my own part and my results, or what every peer put
+ * into my inbox. */
 PAR_DEV void par_reset_two_shot(const par_call *c, uint64_t slot, uint32_t count)
 {
     const par_range mine = par_part(c, count, c->rank);
@@ -563,8 +572,8 @@ PAR_DEV void par_sentinel_work(const par_call *c, par_turn turn, uint32_t count,
  * Host memory only, where a reset costs as much as a message. Bit 0 of every word says in which use of the slot it was
  * written, odd or even; the bits it displaces travel in a word of their own per item. So what the last use left counts
  * as empty, and nothing needs a reset as long as the size stays. When two uses of a slot differ in size, all of it is
- * emptied as in the plain protocol, two calls later. PAR_EMPTY is no word of either parity: with clean data, no word has
- * a negative NaN in its upper half.
+ * emptied as in the plain protocol, two calls later. PAR_EMPTY is no word of either parity: with clean data, no word
+ * has a negative NaN in its upper half.
  */
 
 /* One item of a part: vecs first, first + 32, ..., `count` of them, and word `index` of the displaced bits. */
@@ -883,7 +892,8 @@ PAR_DEV void par_sentinel(const par_call *c, int two, int tagged, int dtype)
 
 /* --- chunked ------------------------------------------------------------------------------------------------------ */
 
-/* Rank p's flag for rank q and this lane: in an outbox all read the same word, into other GPUs everybody gets his own. */
+/* Rank p's flag for rank q and this lane: in an outbox all read the same word, into other GPUs everybody gets his own.
+ * */
 PAR_DEV uint32_t *par_flag(const par_call *c, uint32_t p, uint32_t q)
 {
     uint32_t *base = c->transport == PAR_HOST ? c->flag[p] : c->flag[q];
@@ -925,8 +935,8 @@ PAR_DEV par_piece par_tile(const par_call *c, par_share share, uint32_t i, uint3
 }
 
 /*
- * The part of a step that writes what peers read: send tile i, wait until everybody has done step s-1, sum tile i-1. The
- * block meets in the middle; 0, for all of it, if somebody has given up. *ok: whether this thread has not.
+ * The part of a step that writes what peers read: send tile i, wait until everybody has done step s-1, sum tile i-1.
+ * The block meets in the middle; 0, for all of it, if somebody has given up. *ok: whether this thread has not.
  */
 PAR_DEV int par_step(const par_call *c, par_share share, uint32_t tiles, uint32_t i, uint32_t s, int two, int dtype,
                      par_wait *w, int *ok)
