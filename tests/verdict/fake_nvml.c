@@ -1,4 +1,5 @@
-/* As much of NVML as the bound table asks for: the GPUs of $FAKE_GPUS, "GPU-a,GPU-b", on buses 0000:01:00.0 and up. */
+/* As much of NVML as the bound table asks for: the GPUs of $FAKE_GPUS, "GPU-a,GPU-b", on buses 0000:01:00.0 and up; the
+ * process of $FAKE_PROCESS computes on each. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +10,12 @@ typedef struct {
     unsigned domain, bus, device, pci_device_id, pci_subsystem_id;
     char bus_id[32];
 } pci_info;
+
+typedef struct {
+    unsigned pid;
+    unsigned long long memory;
+    unsigned instance, compute_instance;
+} process;
 
 static const char *list(void)
 {
@@ -23,6 +30,7 @@ int nvmlDeviceGetCount_v2(unsigned *count);
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **handle);
 int nvmlDeviceGetPciInfo_v3(void *handle, pci_info *info);
 int nvmlDeviceGetUUID(void *handle, char *uuid, unsigned length);
+int nvmlDeviceGetComputeRunningProcesses_v3(void *handle, unsigned *count, process *processes);
 
 int nvmlInit_v2(void)
 {
@@ -63,5 +71,16 @@ int nvmlDeviceGetUUID(void *handle, char *uuid, unsigned length)
     for (uintptr_t i = 1; i < (uintptr_t)handle; i++)
         at = strchr(at, ',') + 1;
     (void)snprintf(uuid, length, "%.*s", (int)strcspn(at, ","), at);
+    return 0;
+}
+
+int nvmlDeviceGetComputeRunningProcesses_v3(void *handle, unsigned *count, process *processes)
+{
+    const char *pid = getenv("FAKE_PROCESS");
+
+    (void)handle;
+    *count = pid != NULL;
+    if (pid != NULL)
+        processes[0] = (process){.pid = (unsigned)atoi(pid)};
     return 0;
 }
