@@ -2,12 +2,13 @@
 #include "verify/child.h"
 #include "verify/gather.h"
 #include "verify/nvml.h"
+#include "verify/openers.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { LIMIT_S = 60 };
+enum { LIMIT_S = 60, USED_LEAST = 128 << 20 }; /* a CUDA context takes more, an idle GPU a few MiB */
 
 static char *text_of(const struct sp_nvml *nvml, unsigned gpu, enum sp_nvml_text what)
 {
@@ -89,20 +90,44 @@ static int add_pair(struct sp_recording *recording, const struct sp_nvml *nvml, 
     return SP_OK;
 }
 
+static int add_process(struct sp_recording *recording, unsigned gpu, int64_t pid)
+{
+    void *item;
+    int rc = sp_recording_add(&item, recording, "processes");
+
+    if (rc == SP_OK)
+        *(struct sp_rec_process *)item = (struct sp_rec_process){.gpu = gpu, .pid = pid};
+    return rc;
+}
+
+/* Memory is in use, and NVML names nobody: as in a container, where it knows the host's process numbers only. Named are
+ * all who have CUDA's device open; 0 stands for somebody outside. A GPU with a display has memory in use anyway. */
+static int add_hidden(struct sp_recording *recording, const struct sp_nvml *nvml, unsigned gpu)
+{
+    int64_t pids[SP_NVML_PROCESSES];
+    size_t count;
+    int rc = SP_OK;
+
+    if (sp_nvml_used(nvml, gpu) < USED_LEAST || sp_nvml_number(nvml, gpu, SP_NVML_DISPLAY) == 1)
+        return rc;
+    count = sp_openers(pids, SP_NVML_PROCESSES, "/dev/nvidia-uvm");
+    if (count == 0)
+        return add_process(recording, gpu, 0);
+    for (size_t i = 0; i < count && rc == SP_OK; i++)
+        rc = add_process(recording, gpu, pids[i]);
+    return rc;
+}
+
 static int add_processes(struct sp_recording *recording, const struct sp_nvml *nvml, unsigned gpu)
 {
     int64_t pids[SP_NVML_PROCESSES];
     size_t count;
-    void *item;
     int rc = SP_OK;
 
     sp_nvml_processes(nvml, gpu, pids, &count);
-    for (size_t i = 0; i < count && rc == SP_OK; i++) {
-        rc = sp_recording_add(&item, recording, "processes");
-        if (rc == SP_OK)
-            *(struct sp_rec_process *)item = (struct sp_rec_process){.gpu = gpu, .pid = pids[i]};
-    }
-    return rc;
+    for (size_t i = 0; i < count && rc == SP_OK; i++)
+        rc = add_process(recording, gpu, pids[i]);
+    return rc == SP_OK && count == 0 ? add_hidden(recording, nvml, gpu) : rc;
 }
 
 static int read_all(struct sp_recording *recording, const struct sp_nvml *nvml)

@@ -256,6 +256,16 @@ static int check_gpus(struct sp_ladder *ladder)
     return SP_OK;
 }
 
+static int put_process(struct sp_buf *list, const struct sp_rec_process *process)
+{
+    int rc = sp_buf_printf(list, "%s", list->len ? ", " : "");
+
+    if (rc == SP_OK)
+        rc = process->pid > 0 ? sp_buf_printf(list, "pid %jd", (intmax_t)process->pid)
+                              : sp_buf_printf(list, "somebody outside this container");
+    return rc < 0 ? rc : sp_buf_printf(list, " on GPU %jd", (intmax_t)process->gpu);
+}
+
 /* Whoever else computes spoils every figure, and may be what makes a check fail. */
 static int check_processes(struct sp_ladder *ladder)
 {
@@ -267,8 +277,7 @@ static int check_processes(struct sp_ladder *ladder)
     for (size_t i = 0; i < topology->recording->process_count && rc == SP_OK; i++)
         for (size_t k = 0; k < topology->gpu_count && rc == SP_OK; k++)
             if ((size_t)topology->recording->processes[i].gpu == topology->gpu[k].number)
-                rc = sp_buf_printf(&list, "%spid %jd on GPU %zu", list.len ? ", " : "",
-                                   (intmax_t)topology->recording->processes[i].pid, topology->gpu[k].number);
+                rc = put_process(&list, &topology->recording->processes[i]);
     if (rc == SP_OK) {
         check->status = list.len ? SP_CHECK_INCONCLUSIVE : SP_CHECK_PASS;
         sp_check_expect(check, "nobody else computes on these GPUs");

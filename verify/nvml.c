@@ -20,6 +20,11 @@ struct memory {
     unsigned long long total, free, used;
 };
 
+struct memory_v2 {
+    unsigned version;
+    unsigned long long total, reserved, free, used;
+};
+
 struct process {
     unsigned pid;
     unsigned long long memory;
@@ -37,6 +42,7 @@ struct sp_nvml {
     int (*name)(device, char *, unsigned);
     int (*pci)(device, struct pci_info *);
     int (*memory)(device, struct memory *);
+    int (*memory_v2)(device, struct memory_v2 *);
     int (*bar1)(device, struct memory *);
     int (*mig)(device, unsigned *, unsigned *);
     int (*capability)(device, int *, int *);
@@ -88,6 +94,7 @@ static void bind_all(struct sp_nvml *nvml)
     bind(&nvml->name, library, "nvmlDeviceGetName");
     bind(&nvml->pci, library, "nvmlDeviceGetPciInfo_v3");
     bind(&nvml->memory, library, "nvmlDeviceGetMemoryInfo");
+    bind(&nvml->memory_v2, library, "nvmlDeviceGetMemoryInfo_v2");
     bind(&nvml->bar1, library, "nvmlDeviceGetBAR1MemoryInfo");
     bind(&nvml->mig, library, "nvmlDeviceGetMigMode");
     bind(&nvml->capability, library, "nvmlDeviceGetCudaComputeCapability");
@@ -231,6 +238,15 @@ static int64_t total(int (*get)(device, struct memory *), device gpu)
 int64_t sp_nvml_memory(const struct sp_nvml *nvml, unsigned gpu)
 {
     return total(nvml->memory, nvml->gpu[gpu]);
+}
+
+int64_t sp_nvml_used(const struct sp_nvml *nvml, unsigned gpu)
+{
+    struct memory_v2 memory = {.version = sizeof memory | 2u << 24};
+
+    if (!nvml->memory_v2 || nvml->memory_v2(nvml->gpu[gpu], &memory) != 0)
+        return SP_ABSENT;
+    return (int64_t)(memory.used & INT64_MAX);
 }
 
 int64_t sp_nvml_bar1(const struct sp_nvml *nvml, unsigned gpu)

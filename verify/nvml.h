@@ -53,6 +53,7 @@ int64_t sp_nvml_cuda(const struct sp_nvml *nvml); /* 13000 for 13.0 */
 void sp_nvml_text(const struct sp_nvml *nvml, unsigned gpu, enum sp_nvml_text what, char out[SP_NVML_TEXT]);
 int64_t sp_nvml_number(const struct sp_nvml *nvml, unsigned gpu, enum sp_nvml_number what);
 int64_t sp_nvml_memory(const struct sp_nvml *nvml, unsigned gpu); /* bytes */
+int64_t sp_nvml_used(const struct sp_nvml *nvml, unsigned gpu);   /* by processes; what the driver keeps is not in it */
 int64_t sp_nvml_bar1(const struct sp_nvml *nvml, unsigned gpu);
 int64_t sp_nvml_mig(const struct sp_nvml *nvml, unsigned gpu);
 void sp_nvml_capability(const struct sp_nvml *nvml, unsigned gpu, int64_t *major, int64_t *minor);

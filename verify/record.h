@@ -99,7 +99,7 @@ struct sp_rec_pair {
 };
 
 struct sp_rec_process {
-    int64_t gpu, pid;
+    int64_t gpu, pid; /* 0: somebody whom this container does not show */
 };
 
 struct sp_recording {

@@ -1,6 +1,7 @@
 /* Asking in a child: what answers, what dies, what never ends, and what leaves something behind. */
 #include "base/err.h"
 #include "verify/child.h"
+#include "verify/openers.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -79,12 +80,42 @@ static void test_a_hang_ends_in_time_and_leaves_nobody(void **state)
     sp_buf_free(&answer);
 }
 
+/* ---- who has a device open ---- */
+
+static void test_openers(void **state)
+{
+    char path[] = "/tmp/sp-openers-XXXXXX";
+    int64_t pids[4];
+    int ends[2], fd = mkstemp(path);
+    pid_t child;
+
+    (void)state;
+    assert_true(fd >= 0);
+    assert_int_equal(sp_openers(pids, 4, path), 0); /* ourselves do not count */
+    assert_int_equal(pipe(ends), 0);
+    child = fork();
+    if (child == 0) {
+        char byte;
+
+        close(ends[1]);
+        _exit(read(ends[0], &byte, 1) == 0 ? 0 : 1);
+    }
+    assert_int_equal(sp_openers(pids, 4, path), 1);
+    assert_int_equal(pids[0], child);
+    close(ends[1]);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    assert_int_equal(sp_openers(pids, 4, path), 0);
+    close(fd);
+    (void)unlink(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_answers),
         cmocka_unit_test(test_a_death_is_no_answer),
         cmocka_unit_test(test_a_hang_ends_in_time_and_leaves_nobody),
+        cmocka_unit_test(test_openers),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -160,6 +160,12 @@ class Drivers(unittest.TestCase):
         self.assertIn("pid 4711 on GPU 0", data["message"])
         self.assertEqual(self.verify("--gpus", "1,2", FAKE_BUSY="4711", FAKE_GPUS="3")["exit_code"], 0)
 
+    def test_a_container_does_not_hide_that_somebody_computes(self):
+        data = self.verify(FAKE_USED="600")  # memory is in use, and NVML names nobody
+        self.assertEqual(data["exit_code"], 9)
+        self.assertIn("on GPU 0", data["message"])
+        self.assertEqual(self.verify(FAKE_USED="100")["exit_code"], 0)  # what an idle GPU may have
+
     def test_one_gpu_and_none_are_exit_5_with_what_to_do(self):
         for count, text in (("1", "one GPU"), ("0", "no GPU")):
             data = self.verify(FAKE_GPUS=count)
