@@ -189,7 +189,7 @@ PAR_API int par_create_local(par_comm **out, int world, const int *devices, cons
  * Free a communicator; null is allowed. Not collective and never blocks for a peer: it waits at most two seconds for
  * the peers to drop their mappings of this rank's memory, and leaks that memory when they do not (the driver frees it
  * at process exit). Work that still runs is waited for until the time limit unless the communicator was aborted.
- * A local communicator's ranks must all be closed; shared parts go with the last.
+ * A local communicator's ranks must all be closed, when none of them has work under way; shared parts go with the last.
  */
 PAR_API void par_close(par_comm *comm);
 
