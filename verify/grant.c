@@ -108,7 +108,10 @@ static bool acs(char out[ACTUAL], const struct sp_topology *topology)
         unknown += control == SP_ABSENT;
         on += control >= 0 && (control & SP_ACS_REDIRECT);
     }
-    (void)snprintf(out, ACTUAL, "redirect on %zu of %zu bridges", on, bridges);
+    if (bridges == 0)
+        (void)snprintf(out, ACTUAL, "no bridge between them");
+    else
+        (void)snprintf(out, ACTUAL, "redirect on %zu of %zu bridges", on, bridges);
     if (unknown > 0)
         (void)snprintf(out, ACTUAL, "not readable on %zu of %zu bridges", unknown, bridges);
     return unknown == 0 && bridges > 0;

@@ -60,6 +60,7 @@ EXPECTED = {
     "x-refused-8x4090": (NO, "p2p.refused(CNS) w"),
     "x-turin-4xpro6000-2x5090": (YES, "p2p.forced w"),
     "x-l4-sys": (YES, "acs.unknown i, topo.sockets w"),
+    "real-2xh200-guest": (YES, "vm.guest w, topo.nvlink i"),
     "x-a40-nvlink-pairs": (YES, "topo.nvlink i"),
 }
 
