@@ -16,6 +16,7 @@ import real  # noqa: E402
 
 SGR = re.compile(r"\x1b\[([0-9;]*)m")
 GREEN, RED = "\x1b[32m", "\x1b[31m"
+YELLOW = "\x1b[33m"
 
 
 def read_all(fd):
@@ -79,7 +80,7 @@ class Terminal(unittest.TestCase):
         self.assertEqual(status, 0)
         self.assert_aligned(table(text))
         self.assertEqual(text.count(f"{GREEN}applied\x1b[0m"), len(table(text)) - 1)
-        self.assertTrue(text.splitlines()[-1].startswith(f"{GREEN}✓\x1b[0m patched"))
+        self.assertTrue(text.splitlines()[-1].startswith(f"{YELLOW}!\x1b[0m patched, not built"))
 
     def test_every_colour_ends_on_its_line(self):
         for arguments in (["status"], ["apply"], ["revert", "--dry-run"]):
@@ -118,7 +119,7 @@ class Terminal(unittest.TestCase):
             ({"LC_ALL": "", "LANG": "de_DE.UTF-8"}, "✓ "),
             ({"LC_ALL": "POSIX", "LANG": "de_DE.UTF-8"}, "[ok] "),
         ):
-            last = in_pipe("status", "--site", self.site, **variables).splitlines()[-1]
+            last = in_pipe("apply", "--site", self.site, **variables).splitlines()[-1]
             self.assertTrue(last.startswith(mark), (variables, last))
 
     def test_a_diff_is_coloured_line_by_line(self):

@@ -2,6 +2,8 @@
 
 import json
 import os
+import random
+import re
 import struct
 import unittest
 
@@ -166,6 +168,16 @@ class Files(Case):
         path.symlink_to(moved)
         self.assertFalse(self.shown(self.site)["present"])
         self.assertIn("no verdict", self.loaded(self.site))
+
+    def test_damaged_bytes_are_no_verdict_and_no_crash(self):
+        path = self.write(self.site, "verdict.json", verdict({**self.bound(self.site), "driver": "580.95.05"}))
+        good, dice = path.read_bytes(), random.Random(1)
+        for _ in range(60):
+            bad = bytearray(good)
+            token = dice.choice(list(re.finditer(rb'"[^"]*"|[0-9]+|[[{]', good)))
+            bad[token.start() : token.end()] = dice.choice([b"null", b"[]", b"{}", b'"x"', b"-1", b"1e300", b"true", b"99999999999999999999"])
+            path.write_bytes(bad)
+            self.shown(self.site)
 
     def test_levels_and_results_that_do_not_count(self):
         bound = {**self.bound(self.site), "driver": "580.95.05"}
