@@ -86,6 +86,17 @@ def import_sglang(site):
 # --- a group ----------------------------------------------------------------------------------------------------------
 
 
+def start_distributed(parallel_state, world, rank, port):
+    """As SGLang starts it: its world group, too, which its own custom all-reduce asks."""
+    parallel_state.init_distributed_environment(
+        world_size=world,
+        rank=rank,
+        local_rank=rank,
+        distributed_init_method="tcp://127.0.0.1:%d" % port,
+        backend="nccl",
+    )
+
+
 def make_group(parallel_state, world, rank):
     wanted = dict(
         group_ranks=[list(range(world))],
@@ -129,12 +140,18 @@ class Rank:
         import sglang
 
         self.version = getattr(sglang, "__version__", "?")
-        dist.init_process_group(
-            "nccl", init_method="tcp://127.0.0.1:%d" % options.port, rank=rank, world_size=options.world
-        )
+        start_distributed(self.parallel_state, options.world, rank, options.port)
         self.group = make_group(self.parallel_state, options.world, rank)
+        self.set_server_args()
         self.ca = self.group.ca_comm
         self.ours = type(self.ca).__module__ == "sgl_pcie.communicator"
+
+    def set_server_args(self):
+        """0.5.5 asks them at every call whether symmetric memory is on."""
+        server_args = sys.modules.get("sglang.srt.server_args")
+        if getattr(server_args, "_global_server_args", 0) is None:
+            server_args._global_server_args = types.SimpleNamespace(enable_symm_mem=False)
+            self.stand_ins.append("server_args._global_server_args")
 
     def check(self, ok, what):
         if not ok:

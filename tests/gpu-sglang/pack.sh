@@ -57,7 +57,7 @@ unpack_site() {
 
 unpack_release() {
     mkdir -p "$folder/releases/$1"
-    (cd "$folder/releases/$1" && unzip -q -o "$wheels"/sglang-"$1"-*.whl 'sglang/*.py' 'sglang-*' -x 'sglang/multimodal_gen/*' 'sglang/test/*')
+    (cd "$folder/releases/$1" && unzip -q -o "$wheels"/sglang-"$1"-*.whl 'sglang/*.py' 'sglang/kernels/jit/*' 'sglang-*' -x 'sglang/multimodal_gen/*' 'sglang/test/*')
 }
 
 stubs() {

@@ -4,7 +4,8 @@
 #   run.sh PACK STEP...      PACK: folder of the unpacked pack; results go to PACK/out/
 #
 #   prepare       compile what SGLang compiles at first use (a minute on many cores)
-#   groups        groups.py for every release in the pack, worlds 4 and 2, flag unsafe, unset, and 1 without a verdict
+#   groups4       groups.py for every release in the pack, four ranks, flag unsafe
+#   groups2       the same with two ranks; and with the flag unset, and 1 without a verdict
 #   host          decode.py: host transport against NCCL without P2P, and no all-reduce
 #   peer          decode.py: peer transport against NCCL and SGLang's own custom all-reduce
 #   piecewise     decode.py: host transport with SGLang's piecewise CUDA graphs on
@@ -49,8 +50,8 @@ prepare() {
 # one SITE NAME WORLD FLAG BACKEND EXPECT PORT
 one() {
     local log=$out/groups-$2-w$3-${4:-unset}.log
-    PYTHONPATH=$PYTHONPATH limited 120 "$log" python3 "$here/groups.py" --site "$1" --world "$3" --flag "$4" --backend "$5" \
-        --expect "$6" --port "$7" --timeout 110 --out "$out/groups.jsonl"
+    PYTHONPATH=$PYTHONPATH limited "${GROUPS_LIMIT:-120}" "$log" python3 "$here/groups.py" --site "$1" --world "$3" --flag "$4" --backend "$5" \
+        --expect "$6" --port "$7" --timeout $((${GROUPS_LIMIT:-120} - 5)) --out "$out/groups.jsonl"
     grep -h -o '"ok": [a-z]*' "$log" || tail -n 5 "$log"
     grep -h -o '"failed": \[[^]]*\]' "$log" | cut -c1-1500
     grep -h -o '"log": \[[^]]*\]' "$log" | cut -c1-600
@@ -58,26 +59,24 @@ one() {
 
 site_of() { if [ "$1" = 0.5.11 ]; then echo "$pack/site"; else echo "$pack/releases/$1"; fi; }
 
-# shellcheck disable=SC2030,SC2031 # the two pairs of GPUs are meant to differ
-# Groups of four one after the other, then groups of two on two pairs of GPUs beside each other.
-groups() {
+# Groups of all four GPUs.
+groups4() {
     local release
     for release in 0.5.11 0.5.5 0.5.9 0.5.23; do
         one "$(site_of $release)" $release 4 unsafe host ours 29601
     done
     one "$(site_of 0.5.11)" 0.5.11-peer 4 unsafe peer ours 29602
-    (
-        export CUDA_VISIBLE_DEVICES=0,1
-        for release in 0.5.11 0.5.5; do one "$(site_of $release)" $release 2 unsafe host ours 29603; done
-        one "$(site_of 0.5.11)" 0.5.11 2 "" host stock 29603
-    ) >"$out/groups-a.txt" 2>&1 &
-    (
-        export CUDA_VISIBLE_DEVICES=2,3
-        for release in 0.5.9 0.5.23; do one "$(site_of $release)" $release 2 unsafe host ours 29604; done
-        one "$(site_of 0.5.11)" 0.5.11 2 1 host stock 29604
-    ) >"$out/groups-b.txt" 2>&1 &
-    wait
-    cat "$out"/groups-[ab].txt
+}
+
+# Groups of two; SGLang's own custom all-reduce is there, too.
+groups2() {
+    local release
+    for release in 0.5.11 0.5.23 0.5.9 0.5.5; do
+        one "$(site_of $release)" $release 2 unsafe host ours 29603
+    done
+    one "$(site_of 0.5.11)" 0.5.11-peer 2 unsafe peer ours 29603
+    one "$(site_of 0.5.11)" 0.5.11 2 "" host stock 29604
+    one "$(site_of 0.5.11)" 0.5.11-verdict 2 1 host stock 29604
 }
 
 # decode NAME MODES LIMIT ARGUMENT...
@@ -85,7 +84,7 @@ decode() {
     local name=$1 modes=$2 limit=$3 log=$out/decode-$1.log
     shift 3
     DECODE_NAME=$name DECODE_MODES=$modes DECODE_OUT=$out/decode.jsonl limited "$limit" "$log" python3 "$here/decode.py" \
-        --model-path "$pack/model" --load-format dummy --tp 4 --dtype bfloat16 --attention-backend triton \
+        --model-path "$pack/model" --load-format dummy --tp "${TP:-4}" --dtype bfloat16 --attention-backend triton \
         --sampling-backend pytorch --disable-flashinfer-autotune --enforce-disable-flashinfer-allreduce-fusion \
         --context-length 4096 --max-running-requests 32 --max-total-tokens 20000 --cuda-graph-bs 1 4 16 \
         --batch-size 1 4 16 --input-len 256 --output-len 96 "$@"
@@ -96,7 +95,8 @@ decode() {
 for step in "$@"; do
     case $step in
     prepare) prepare ;;
-    groups) groups ;;
+    groups4) groups4 ;;
+    groups2) groups2 ;;
     host)
         SGLANG_FORCE_CUSTOM_AR_PCIE=unsafe SGLANG_PCIE_AR_BACKEND=host NCCL_P2P_DISABLE=1 \
             decode host asis,nccl,none 200 --disable-piecewise-cuda-graph
