@@ -96,7 +96,7 @@ class _Setup:
             for bit, names in ((self.module.WITH_HOST, {"host"}), (self.module.WITH_PEER, {"push", "pull"}))
             if names & self.choice.transports()
         )
-        self.sentinel_bytes = profile.sentinel_bytes(self.choice.entries)
+        self.sentinel_bytes = profile.sentinel_bytes(self.choice.entries, self.world)
         self.native = self.module.Communicator(
             self.rank,
             self.world,

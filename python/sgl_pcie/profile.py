@@ -24,7 +24,7 @@ _ALGORITHMS = {
 ALGORITHMS = tuple("%s-%s" % (t, a) for t in TRANSPORTS for a in _ALGORITHMS[t])
 # These take messages of any size.
 _ENDLESS = {"host": "host-two-shot-chunked", "push": "push-two-shot-chunked", "pull": "pull-two-shot"}
-# These are bounded by the size of the boxes that a communicator is created with.
+# Of the host and push transports these are bounded by the boxes that a communicator is created with.
 _BOUNDED = ("one-shot", "two-shot", "one-shot-tagged", "two-shot-tagged")
 
 SIZE_MAX = (1 << 64) - 1
@@ -63,7 +63,7 @@ def start(transport_, world):
     two, few = world == 2, world <= 4
     if transport_ == "host":
         if two:
-            return (Entry(192 * KIB, "host-one-shot"), Entry(512 * KIB, "host-two-shot-tagged"))
+            return (Entry(128 * KIB, "host-one-shot"), Entry(512 * KIB, "host-one-shot-tagged"))
         small = Entry(64 * KIB if few else 32 * KIB, "host-one-shot")
         large = Entry(MIB if few else 512 * KIB, "host-two-shot-tagged")
         return (small, Entry(128 * KIB, "host-two-shot"), large)
@@ -106,13 +106,18 @@ def for_library(entries, numbers):
     return choices
 
 
-def sentinel_bytes(entries):
-    """How large the boxes must be."""
-    return max([64 * KIB] + [e.max_bytes for e in entries if _is_bounded(e.algorithm)])
+def sentinel_bytes(entries, world):
+    """How large libpar.so must make its boxes for these. A one-shot fills them world / 2 times as fast, a two-shot that
+    pushes a quarter as fast (kernels/layout.c); what is chunked or pulled has boxes of one size."""
+    return max([64 * KIB] + [_box_bytes(*e.algorithm.split("-", 1), e.max_bytes, world) for e in entries])
 
 
-def _is_bounded(algorithm):
-    return transport(algorithm) in ("host", "push") and algorithm.partition("-")[2] in _BOUNDED
+def _box_bytes(transport_, shape="", bytes_=0, world=2):
+    if shape not in _BOUNDED or transport_ == "pull":
+        return 0
+    if shape.startswith("one-shot"):
+        return (bytes_ * world + 1) // 2
+    return bytes_ if transport_ == "host" else (bytes_ + 3) // 4
 
 
 def digest(entries):

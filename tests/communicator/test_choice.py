@@ -2,6 +2,8 @@
 
 import itertools
 import logging
+import os
+import subprocess
 import sys
 import unittest
 
@@ -180,7 +182,31 @@ class Start(unittest.TestCase):
             self.assertEqual(sizes, sorted(set(sizes)))
             self.assertLessEqual(sizes[-1], 2 * MIB)
             self.assertTrue(all(profile.transport(e.algorithm) == transport for e in entries))
-            self.assertLessEqual(profile.sentinel_bytes(entries), 2 * MIB)
+            self.assertLessEqual(profile.sentinel_bytes(entries, world), 2 * MIB)
+
+    @unittest.skipIf("SP_BOXES" not in os.environ, "only from ctest")
+    def test_the_boxes_are_large_enough(self):
+        """libpar.so refuses an entry above its algorithm's limit, and all ranks would take stock."""
+        asked, wanted = [], []
+        entries_of = [(t, w, profile.start(t, w)) for t in profile.TRANSPORTS for w in range(2, 9)]
+        for size in (1, 12345, 96 * KIB, MIB, 3 * MIB + 16):
+            entries_of += [
+                (t, w, (profile.Entry(size, n),)) for n in profile.ALGORITHMS for t in ("",) for w in range(2, 9)
+            ]
+        for _, world, entries in entries_of:
+            for entry in entries:
+                for lanes in (1, 7, 64, 128):
+                    asked.append(
+                        "%s %d %d %d" % (entry.algorithm, world, lanes, profile.sentinel_bytes(entries, world))
+                    )
+                    wanted.append(entry.max_bytes)
+        done = subprocess.run(
+            [os.environ["SP_BOXES"]], input="\n".join(asked), capture_output=True, text=True, check=True
+        )
+        limits = [int(line) for line in done.stdout.split()]
+        self.assertEqual(len(limits), len(wanted))
+        for question, limit, size in zip(asked, limits, wanted):
+            self.assertGreaterEqual(limit, size, question)
 
     def test_as_documented(self):
         """docs/formats.md has them as a table."""
