@@ -402,7 +402,7 @@ def main():
             )
     for name, value in defaults.items():
         setattr(Scenario, name, value)
-    if "HARNESS_GROUPS" in os.environ:  # how groups fare with a communicator that serves, declines or fails
+    if "HARNESS_GROUPS" in os.environ:  # with a communicator that serves, declines, fails or holds stock
         result["groups"] = {}
         for name in os.environ["HARNESS_GROUPS"].split(","):
             Scenario.world, Scenario.nvlink = 2, False

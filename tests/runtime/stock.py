@@ -55,7 +55,10 @@ class Communicator:
 def create(group, device, make_stock):
     if group.name == "fails":
         raise RuntimeError("no such luck")
-    return Communicator(group.name, device) if group.name == "serves" else None
+    comm = Communicator(group.name, device) if group.name in ("serves", "holds") else None
+    if group.name == "holds":
+        comm.stock = make_stock()
+    return comm
 """
 
 
@@ -266,7 +269,7 @@ def built(package):
 class HandOut(Trees):
     """A communicator of ours: here a stand-in, put where the real one is."""
 
-    GROUPS = {"HARNESS_GROUPS": "serves,declines,fails"}
+    GROUPS = {"HARNESS_GROUPS": "serves,declines,fails,holds"}
 
     @staticmethod
     def built(package):
@@ -288,6 +291,8 @@ class HandOut(Trees):
                 self.assertEqual(groups["serves"]["comm"][0], "Communicator")
                 self.assertIs(groups["serves"]["should"][0], True)
                 self.assertEqual(groups["serves"]["calls"], [], "SGLang's own kernel was not set up")
+                held = groups["holds"]["comm"][1]["stock"]
+                self.assertEqual(held, was["holds"]["comm"][0], "for sizes not ours: what stock would have made")
                 for name in ("declines", "fails"):
                     self.assertOutcome(was[name], groups[name], name)
                 failed = [line for line in patched["pcie_log"] if line[1] == "ERROR"]
