@@ -1,7 +1,8 @@
 /*
  * Level 3: the all-reduce itself, by `sgl-pcie-gpu smoke` on the libpar.so that SGLang will load: every algorithm of a
  * backend against a reference, in CUDA graphs and out of them. A process of its own for each backend and world size, so
- * that one that hangs takes no other along.
+ * that one that hangs takes no other along. Then, on the largest set of each that passed, a rank is killed and one does
+ * not come: the others must notice in time.
  */
 #include "base/err.h"
 #include "verify/sets.h"
@@ -74,6 +75,45 @@ static int run_world(struct sp_ladder *ladder, const struct sp_subjects *gpus, c
     return rc;
 }
 
+/* ---- a rank that dies ---- */
+
+/* One algorithm is enough: all wait in the same way. */
+static const char *algorithm_of(const char *backend)
+{
+    return strcmp(backend, "pull") == 0   ? "pull-two-shot"
+           : strcmp(backend, "push") == 0 ? "push-one-shot"
+                                          : "host-one-shot";
+}
+
+static int run_death(struct sp_ladder *ladder, const struct sp_subjects *gpus, const char *backend)
+{
+    const double start = sp_now_ms(), seconds = ladder->seconds > 0 ? ladder->seconds : SECONDS;
+    const char *const words[] = {"smoke", "--faults", "--transport", backend, "--algorithms", algorithm_of(backend),
+                                 NULL};
+    struct sp_proc_result result;
+    char name[SP_CHECK_ID];
+    struct sp_check *check;
+    struct sp_set set;
+    int rc;
+
+    if (sp_set_largest(&set, &ladder->checks, gpus, backend) == 0)
+        return SP_OK;
+    sp_set_name(name, gpus, &set);
+    rc = sp_check_new(&check, &ladder->checks, LEVEL, "death.%s.%s", backend, name);
+    if (rc < 0)
+        return rc;
+    if (ladder->progress)
+        ladder->progress("a rank that dies");
+    sp_check_expect(check, "the others notice within a second, and nothing is left");
+    rc = sp_gpu_run(&result, ladder, gpus, &set, words, seconds);
+    if (rc == SP_OK)
+        sp_gpu_judge(check, &result, seconds);
+    set_remedy(check);
+    check->duration_ms = sp_now_ms() - start;
+    sp_proc_free(&result);
+    return rc;
+}
+
 /* ---- the level ---- */
 
 /* GPUs that err by themselves are not worth a try. */
@@ -87,14 +127,22 @@ static bool sound(const struct sp_checks *checks)
     return good;
 }
 
+static int run_backend(struct sp_ladder *ladder, const struct sp_subjects *gpus, const char *backend)
+{
+    int rc = SP_OK;
+
+    for (size_t world = 2; world <= gpus->count && world <= SP_WORLD_MAX && rc == SP_OK; world++)
+        rc = run_world(ladder, gpus, backend, world);
+    return rc == SP_OK ? run_death(ladder, gpus, backend) : rc;
+}
+
 int sp_run_kernels(struct sp_ladder *ladder)
 {
     struct sp_subjects gpus;
     int rc = SP_OK;
 
     sp_subjects_of(&gpus, ladder->topology);
-    for (size_t i = 0; sp_backends[i] && sound(&ladder->checks); i++)
-        for (size_t world = 2; world <= gpus.count && world <= SP_WORLD_MAX && rc == SP_OK; world++)
-            rc = run_world(ladder, &gpus, sp_backends[i], world);
+    for (size_t i = 0; sp_backends[i] && sound(&ladder->checks) && rc == SP_OK; i++)
+        rc = run_backend(ladder, &gpus, sp_backends[i]);
     return rc;
 }

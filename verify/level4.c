@@ -120,24 +120,6 @@ static int compare(const struct job *job)
 
 /* ---- the level ---- */
 
-/* The largest world whose kernels passed; 0: none. */
-static size_t largest(struct sp_set *set, char name[SP_CHECK_ID], const struct sp_ladder *ladder,
-                      const struct sp_subjects *gpus, const char *backend)
-{
-    char id[2 * SP_CHECK_ID];
-    size_t found = 0;
-
-    for (size_t world = gpus->count < SP_WORLD_MAX ? gpus->count : SP_WORLD_MAX; world >= 2 && !found; world--) {
-        (void)sp_set_find(set, &ladder->checks, gpus, backend, world);
-        sp_set_name(name, gpus, set);
-        (void)snprintf(id, sizeof id, "kernels.%s.%s", backend, name);
-        for (size_t i = 0; i < ladder->checks.count && !found; i++)
-            if (ladder->checks.item[i]->status == SP_CHECK_PASS && strcmp(ladder->checks.item[i]->id, id) == 0)
-                found = world;
-    }
-    return found;
-}
-
 int sp_run_soak(struct sp_ladder *ladder)
 {
     struct sp_subjects gpus;
@@ -149,10 +131,11 @@ int sp_run_soak(struct sp_ladder *ladder)
 
     sp_subjects_of(&gpus, ladder->topology);
     for (size_t i = 0; sp_backends[i]; i++)
-        passed += largest(&set, name, ladder, &gpus, sp_backends[i]) > 0;
+        passed += sp_set_largest(&set, &ladder->checks, &gpus, sp_backends[i]) > 0;
     for (size_t i = 0; sp_backends[i] && rc == SP_OK; i++) {
-        if (largest(&set, name, ladder, &gpus, sp_backends[i]) == 0)
+        if (sp_set_largest(&set, &ladder->checks, &gpus, sp_backends[i]) == 0)
             continue;
+        sp_set_name(name, &gpus, &set);
         job.backend = sp_backends[i];
         job.minutes = (ladder->minutes > 0 ? ladder->minutes : 1) / (double)passed;
         rc = soak(&job);

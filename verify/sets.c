@@ -80,3 +80,20 @@ void sp_set_name(char out[SP_CHECK_ID], const struct sp_subjects *gpus, const st
     for (size_t i = 0; i < set->count && used < SP_CHECK_ID; i++)
         used += (size_t)snprintf(out + used, SP_CHECK_ID - used, "%s%zu", i ? "-" : "", gpus->number[set->at[i]]);
 }
+
+size_t sp_set_largest(struct sp_set *out, const struct sp_checks *checks, const struct sp_subjects *gpus,
+                      const char *backend)
+{
+    char name[SP_CHECK_ID], id[2 * SP_CHECK_ID];
+    size_t world = gpus->count < SP_WORLD_MAX ? gpus->count : SP_WORLD_MAX;
+
+    for (; world >= 2; world--) {
+        (void)sp_set_find(out, checks, gpus, backend, world);
+        sp_set_name(name, gpus, out);
+        (void)snprintf(id, sizeof id, "kernels.%s.%s", backend, name);
+        if (passed(checks, id))
+            return world;
+    }
+    out->count = 0;
+    return 0;
+}

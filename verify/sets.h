@@ -11,6 +11,10 @@
 bool sp_set_find(struct sp_set *out, const struct sp_checks *checks, const struct sp_subjects *gpus,
                  const char *backend, size_t world);
 
+/* The set of the largest world whose kernels.BACKEND.… passed; 0 and an empty set: none did. Pure. */
+size_t sp_set_largest(struct sp_set *out, const struct sp_checks *checks, const struct sp_subjects *gpus,
+                      const char *backend);
+
 /* "0-2-3" */
 void sp_set_name(char out[SP_CHECK_ID], const struct sp_subjects *gpus, const struct sp_set *set);
 

@@ -15,6 +15,9 @@ static const char *const needs_pull[] = {"load", "load-flag", "load-all", NULL};
 static const char *const needs_host[] = {"host", "host-flag", NULL};
 static const char *const *const needs[] = {needs_push, needs_pull, needs_host};
 
+/* Checks of a backend on a set that count where they were run. */
+static const char *const also[] = {"death", "soak"};
+
 /* Outcomes in order: of all that a result needs, the worst decides. */
 enum outcome { PASSED, UNPROVED, FAILED };
 
@@ -168,9 +171,11 @@ static void judge_set(struct finding *out, const struct sp_checks *checks, const
     weigh_set(out, checks, gpus, sp_backend_needs(backend), set);
     (void)snprintf(id, sizeof id, "kernels.%s.%s", backend, name);
     weigh(out, checks, id);
-    (void)snprintf(id, sizeof id, "soak.%s.%s", backend, name);
-    if (find(checks, id))
-        weigh(out, checks, id);
+    for (size_t i = 0; i < sizeof also / sizeof *also; i++) {
+        (void)snprintf(id, sizeof id, "%s.%s.%s", also[i], backend, name);
+        if (find(checks, id))
+            weigh(out, checks, id);
+    }
     if (control.outcome != PASSED) {
         *out = control;
         out->outcome = UNPROVED;

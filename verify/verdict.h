@@ -19,6 +19,7 @@
  *     host.A-B                 what A stores into host memory, B loads, all at once      host
  *     host-flag.A-B            a flag in host memory is not seen before its data         host
  *     kernels.BACKEND.A-B-…    every algorithm of the backend, on these GPUs             BACKEND
+ *     death.BACKEND.A-B-…      the others notice when a rank dies; as soak                BACKEND
  *     soak.BACKEND.A-B-…       the same, for long; needed once it was run                BACKEND
  *
  * A and B are NVML's numbers. The copy engine (copy.A-B, copy-all.A-B) is judged and reported and needed by nobody.

@@ -171,16 +171,15 @@ static void a_backend_is_not_judged_by_anothers_checks(void **state)
     json_decref(pairs);
 }
 
-static void a_soak_that_was_run_is_needed(void **state)
+static void expect_needed_once_run(const char *id)
 {
     struct slot slots[SLOTS_MAX + 1];
     const size_t count = need(slots, "push");
 
-    (void)state;
     for (int is = 0; is < STATES; is++) {
         json_t *pairs, *results;
 
-        slots[count] = (struct slot){"soak.push.0-1", is};
+        slots[count] = (struct slot){id, is};
         results = judge(&pairs, slots, count + 1, &two);
         assert_string_equal(result_of(results, "push", 2), is == SP_CHECK_PASS || is == ABSENT ? "PASS"
                                                            : is == SP_CHECK_FAIL               ? "FAIL"
@@ -188,6 +187,13 @@ static void a_soak_that_was_run_is_needed(void **state)
         json_decref(results);
         json_decref(pairs);
     }
+}
+
+static void a_soak_or_a_death_that_was_run_is_needed(void **state)
+{
+    (void)state;
+    expect_needed_once_run("soak.push.0-1");
+    expect_needed_once_run("death.push.0-1");
 }
 
 /* A pair outside the set does not touch it; the pair is listed all the same. */
@@ -363,7 +369,7 @@ int main(void)
         cmocka_unit_test(only_all_pass_is_a_pass),
         cmocka_unit_test(every_combination_of_host),
         cmocka_unit_test(a_backend_is_not_judged_by_anothers_checks),
-        cmocka_unit_test(a_soak_that_was_run_is_needed),
+        cmocka_unit_test(a_soak_or_a_death_that_was_run_is_needed),
         cmocka_unit_test(a_broken_pair_fails_the_sets_that_hold_it),
         cmocka_unit_test(kernels_are_tried_where_transfers_passed),
         cmocka_unit_test(which_runs_replace_a_verdict),

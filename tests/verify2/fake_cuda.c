@@ -1,7 +1,8 @@
 /*
  * As much of the CUDA runtime as the transfer test uses, in shared memory of processes: "GPU memory" is a memfd, an IPC
  * handle names it as /proc/PID/fd/N, a kernel runs where it is launched. So the test's own logic, its waits and each of
- * its failures are run without a GPU. STANDIN_GPUS: how many there are (default 4); FAKE_NO_P2P=A-B: A may not access B.
+ * its failures are run without a GPU. STANDIN_GPUS: how many there are (default 4); FAKE_NO_P2P=A-B: A may not access
+ * B.
  */
 #include "kernels/gpu/check.h"
 #include "kernels/gpu/copies.h"
@@ -9,13 +10,14 @@
 
 #include <cuda_runtime_api.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { MAPPINGS = 64, WAIT_S = 2 };
+enum { MAPPINGS = 64, WAIT_S = 5 };
 
 static struct {
     void *memory;
@@ -272,7 +274,7 @@ static int await(const uint32_t *flag, uint32_t value)
     const double end = seconds_now() + WAIT_S;
 
     while (__atomic_load_n(flag, __ATOMIC_ACQUIRE) != value)
-        if (seconds_now() > end)
+        if (seconds_now() > end || sched_yield() != 0) /* there may be fewer cores than ranks */
             return 0;
     return 1;
 }

@@ -25,9 +25,8 @@ static const char *value_of(int argc, char **argv, const char *name)
     return "";
 }
 
-static int smoke(const char *transport)
+static int smoke(const char *transport, const char *told)
 {
-    const char *told = getenv("FAKE_SMOKE");
     const size_t len = strlen(transport);
     int code = 0;
 
@@ -53,7 +52,8 @@ int main(int argc, char **argv)
     o.json = 1;
     report_begin(argc > 1 ? argv[1] : "", 1);
     if (argc > 1 && strcmp(argv[1], "transfers") != 0)
-        return smoke(value_of(argc, argv, "--transport"));
+        return smoke(value_of(argc, argv, "--transport"),
+                     getenv(value_of(argc, argv, "--faults")[0] ? "FAKE_DEATH" : "FAKE_SMOKE"));
     rc = transfers_command(&o);
     if (rank_text()[0] != '\0')
         fprintf(stderr, "sgl-pcie-gpu: %s\n", rank_text());

@@ -161,6 +161,11 @@ class Kernels(Ladder):
             with self.subTest(end):
                 self.fault("pull:" + end, expect, {"push": "PASS", "pull": result, "host": "PASS"})
 
+    def test_a_death_that_nobody_notices(self):
+        self.verify(expect=8, FAKE_DEATH="push:8")
+        self.assertEqual(self.outcome(), {"push": "FAIL", "pull": "PASS", "host": "PASS"})
+        self.assertEqual(self.failed(), ["death.push.0-1"])
+
     def test_a_wedge_with_a_child_that_holds_the_pipes(self):
         self.fault("host:hang", 8, {"push": "PASS", "pull": "PASS", "host": "FAIL"}, "--timeout", "10")
         self.assertIn("killed", self.checks["kernels.host.0-1"]["actual"])
