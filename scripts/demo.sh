@@ -3,8 +3,8 @@
 #
 #   scripts/demo.sh [SGLANG VERSION]         default 0.5.23; needs no GPU
 #
-# Installs what it needs (Debian packages), builds into out/, makes a virtual environment in out/demo/ and installs the released
-# wheel there without its dependencies. Run it as often as you like.
+# Installs what it needs (Debian packages), builds and makes a virtual environment in out/demo/, and installs the released wheel
+# there without its dependencies. Where there is an nvcc, the kernels are compiled into it, too. Run it as often as you like.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -25,9 +25,9 @@ fingerprint() {
 
 say "Packages and build"
 scripts/install-deps.sh
-cmake -S . -B out >/dev/null
-cmake --build out -j "$(nproc)" | tail -n 1
-sgl_pcie=out/bin/sgl-pcie
+cmake -S . -B out/demo/build -DSP_TESTS=OFF -DSP_GPU=OFF >/dev/null
+cmake --build out/demo/build -j "$(nproc)" | tail -n 1
+sgl_pcie=out/demo/build/bin/sgl-pcie
 
 say "A stock SGLang $version"
 if [ ! -x "$python" ]; then
@@ -46,6 +46,11 @@ say "Apply"
 run "$sgl_pcie" apply --python "$python"
 run "$sgl_pcie" status --python "$python"
 run "$python" -m pip list --disable-pip-version-check
+
+if command -v nvcc >/dev/null; then
+    say "Build the kernels into it, for one architecture"
+    run "$sgl_pcie" build --arch sm_90 --python "$python"
+fi
 
 say "Revert"
 run "$sgl_pcie" revert --python "$python"

@@ -13,7 +13,7 @@ PATH=$PATH:/usr/local/cuda/bin:${XDG_CACHE_HOME:-$HOME/.cache}/sgl-pcie/cuda/bin
 build() { # build FOLDER OPTION...
     local folder=$1
     shift
-    cmake -S . -B "$folder" "$@" >/dev/null
+    cmake -S . -B "$folder" -DSP_TESTS=ON -DSP_WERROR=ON "$@" >/dev/null
     cmake --build "$folder" -j "$(nproc)" | grep -v -e '^\[' -e 'Consolidate' || true
     cmake --build "$folder" >/dev/null # its exit status counts
 }
@@ -23,12 +23,12 @@ run() { # run FOLDER ARGUMENT...: the tests of one build
     ctest --test-dir "$folder" --output-on-failure --no-tests=error -j "$(nproc)" "$@"
 }
 
-build out -DSP_WERROR=ON
+build out
 if [ $# -gt 0 ]; then
     run out "$@"
     exit
 fi
-build out-asan -DSP_WERROR=ON -DSP_SANITIZE=ON -DSP_GPU=OFF
+build out-asan -DSP_SANITIZE=ON -DSP_GPU=OFF
 build out-fuzz -DCMAKE_C_COMPILER=clang -DSP_FUZZ=ON -DSP_GPU=OFF
 
 echo "== under the address and undefined-behaviour sanitizers"
