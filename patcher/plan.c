@@ -154,7 +154,16 @@ static void judge_file(struct sp_plan_file *file, const struct sp_release_file *
         file->state = same(&file->oid, &wanted->pre) ? SP_PRISTINE : SP_DRIFTED;
 }
 
-/* Drop the files that do not belong to the release; the others keep their order. */
+/* Is it a file of another release that still carries our patch? Nobody else would take that back. */
+static bool is_patched(struct sp_plan_file *file)
+{
+    file->text = file->state == SP_MISSING ? NULL : identify(file->set, file->path, &file->oid);
+    if (file->text != NULL)
+        judge_text(file);
+    return file->now != NULL;
+}
+
+/* Drop the files that do not belong to the release, unless they carry our patch; the others keep their order. */
 static void keep_release_files(struct sp_plan *plan, size_t first, const struct sp_release *release)
 {
     size_t kept = first;
@@ -165,11 +174,12 @@ static void keep_release_files(struct sp_plan *plan, size_t first, const struct 
         for (size_t j = 0; j < release->file_count && wanted == NULL; j++)
             if (strcmp(release->files[j].path, plan->files[i].path) == 0)
                 wanted = &release->files[j];
-        if (wanted == NULL) {
+        if (wanted != NULL) {
+            judge_file(&plan->files[i], wanted);
+        } else if (!is_patched(&plan->files[i])) {
             sp_buf_free(&plan->files[i].bytes);
             continue;
         }
-        judge_file(&plan->files[i], wanted);
         plan->files[kept++] = plan->files[i];
     }
     plan->file_count = kept;
@@ -292,6 +302,23 @@ void sp_plan_free(struct sp_plan *plan)
     free(plan);
 }
 
+/* A file that carries our patch, but belongs to another release. */
+static const struct sp_plan_file *stray_file(const struct sp_plan *plan, const struct sp_patchset *set,
+                                             const struct sp_release *release)
+{
+    const struct sp_plan_file *stray = NULL;
+
+    for (size_t i = 0; i < plan->file_count && stray == NULL; i++) {
+        bool listed = plan->files[i].set != set;
+
+        for (size_t j = 0; j < release->file_count && !listed; j++)
+            listed = strcmp(release->files[j].path, plan->files[i].path) == 0;
+        if (!listed)
+            stray = &plan->files[i];
+    }
+    return stray;
+}
+
 static int check_set(const struct sp_plan *plan, size_t index, const struct sp_install *install)
 {
     const struct sp_patchset *set = plan->set[index];
@@ -306,6 +333,11 @@ static int check_set(const struct sp_plan *plan, size_t index, const struct sp_i
     for (size_t i = 0; i < plan->file_count; i++)
         if (plan->files[i].set == set && plan->files[i].state > SP_APPLIED_OLD && bad++ == 0)
             bad_path = plan->files[i].path;
+    if (release != NULL && stray_file(plan, set, release) != NULL) {
+        sp_err(SP_EDRIFT, "'%s' in '%s' carries the patch of another release than %s",
+               stray_file(plan, set, release)->path, install->root, release->version);
+        return sp_err_hint(SP_EDRIFT, "sgl-pcie revert, then reinstall this sglang and apply again");
+    }
     if (release != NULL)
         return 0;
     if (named_release(set, install->sglang) == NULL) {

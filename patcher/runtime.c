@@ -334,15 +334,70 @@ static int collect_metadata(struct sp_runtime *out, int site_fd)
     return rc;
 }
 
+static int same_bytes(const struct sp_buf *a, const struct sp_buf *b)
+{
+    return a->len == b->len && memcmp(a->data, b->data, a->len) == 0;
+}
+
+/* Does a RECORD of ours have a line for this path? */
+static bool is_listed(const struct sp_runtime *all, const char *path)
+{
+    const size_t len = strlen(path);
+    bool found = false;
+
+    for (size_t i = 0; i < all->count && !found; i++) {
+        const char *line = all->file[i].bytes.data;
+
+        if (!starts_with(all->file[i].path, DIST_PREFIX) || !ends_with(all->file[i].path, "/RECORD"))
+            continue;
+        for (; line != NULL && !found; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL)
+            found = strncmp(line, path, len) == 0 && line[len] == ',';
+    }
+    return found;
+}
+
+/* Other files may lie in these folders; they are nobody's to remove but their owner's. */
+static bool is_ours(const struct sp_runtime *all, const struct sp_runtime *sources, const struct sp_runtime_file *file)
+{
+    const struct sp_runtime_file *source = sp_runtime_find(sources, file->path);
+
+    return starts_with(file->path, DIST_PREFIX) || strcmp(file->path, SP_STATE_DIR "/install.json") == 0 ||
+           strcmp(file->path, SP_STATE_DIR "/flag.json") == 0 || is_listed(all, file->path) ||
+           (source != NULL && same_bytes(&source->bytes, &file->bytes));
+}
+
+/* Move what is ours from all to out. Judged before anything moves: RECORD is among them. */
+static int keep_ours(struct sp_runtime *out, struct sp_runtime *all)
+{
+    struct sp_runtime sources = SP_RUNTIME_INIT;
+    bool *ours = calloc(all->count + 1, sizeof *ours);
+    int rc = ours ? 0 : sp_err(SP_ECANNOT, "out of memory");
+
+    if (rc == 0 && all->count > 0)
+        rc = add_sources(&sources);
+    for (size_t i = 0; i < all->count && rc == 0; i++)
+        ours[i] = is_ours(all, &sources, &all->file[i]);
+    for (size_t i = 0; i < all->count && rc == 0; i++)
+        if (ours[i])
+            rc = add(out, all->file[i].path, &all->file[i].bytes);
+    free(ours);
+    sp_runtime_free(&sources);
+    return rc;
+}
+
 int sp_runtime_present(struct sp_runtime *out, const struct sp_install *install)
 {
-    int rc = collect(out, install->site_fd, PACKAGE, 0);
+    struct sp_runtime all = SP_RUNTIME_INIT;
+    int rc = collect(&all, install->site_fd, PACKAGE, 0);
 
     if (rc == 0)
-        rc = collect(out, install->site_fd, SP_STATE_DIR, 0);
+        rc = collect(&all, install->site_fd, SP_STATE_DIR, 0);
     if (rc == 0)
-        rc = collect_metadata(out, install->site_fd);
+        rc = collect_metadata(&all, install->site_fd);
+    if (rc == 0)
+        rc = keep_ours(out, &all);
     sort(out);
+    sp_runtime_free(&all);
     return rc;
 }
 
@@ -384,11 +439,6 @@ int sp_runtime_record(struct sp_runtime *out, const struct sp_install *install, 
     sp_buf_free(&record);
     sp_runtime_free(&files);
     return rc;
-}
-
-static int same_bytes(const struct sp_buf *a, const struct sp_buf *b)
-{
-    return a->len == b->len && memcmp(a->data, b->data, a->len) == 0;
 }
 
 int sp_runtime_state(enum sp_runtime_state *out, const struct sp_install *install)
