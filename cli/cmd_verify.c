@@ -1,5 +1,6 @@
 #include "cli/report.h"
 #include "cli/subject.h"
+#include "verify/bound.h"
 #include "verify/picture.h"
 #include "verify/state.h"
 #include "verify/survey.h"
@@ -277,7 +278,7 @@ static void print_results(const json_t *verdict, const char *path)
 }
 
 /* What this run proved replaces what an earlier one did. */
-static int write_verdict(struct sp_report *report, const struct sp_ladder *ladder)
+static int write_verdict(struct sp_report *report, const struct sp_ladder *ladder, const json_t *before)
 {
     json_t *verdict = NULL;
     char *path = NULL;
@@ -285,7 +286,7 @@ static int write_verdict(struct sp_report *report, const struct sp_ladder *ladde
 
     if (!ladder->site || !sp_verdict_counts(ladder))
         return SP_OK;
-    rc = sp_verdict_make(&verdict, ladder, ladder->site);
+    rc = sp_verdict_make(&verdict, ladder, ladder->site, before);
     if (rc == SP_OK)
         rc = sp_state_write(&path, SP_VERDICT_FILE, verdict, ladder->site);
     if (rc == SP_OK)
@@ -324,13 +325,15 @@ static void show_progress(const char *text)
 static int climb(struct sp_report *report, const struct sp_survey *survey, struct sp_ladder *ladder, const char *next)
 {
     const bool progress = report->text && isatty(STDERR_FILENO) == 1;
-    int rc;
+    json_t *before = NULL;
+    int rc = ladder->site ? sp_bound_read(&before, ladder->site, "") : SP_OK;
 
     ladder->topology = &survey->topology;
     ladder->findings = &survey->findings;
     ladder->candidates = survey->candidates;
     ladder->progress = progress ? show_progress : NULL;
-    rc = sp_ladder_run(ladder);
+    if (rc == SP_OK)
+        rc = sp_ladder_run(ladder);
     if (progress)
         (void)fprintf(stderr, "\r\033[K");
     if (rc == SP_OK)
@@ -338,10 +341,11 @@ static int climb(struct sp_report *report, const struct sp_survey *survey, struc
     if (rc == SP_OK && report->text)
         rc = print_all(report, survey, ladder);
     if (rc == SP_OK)
-        rc = write_verdict(report, ladder);
+        rc = write_verdict(report, ladder, before);
     if (rc == SP_OK)
         rc = judge(report, ladder, next);
     sp_checks_free(&ladder->checks);
+    json_decref(before);
     return rc;
 }
 

@@ -265,7 +265,20 @@ static void utc_now(char out[32])
     (void)strftime(out, 32, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &parts));
 }
 
-int sp_verdict_make(json_t **out, const struct sp_ladder *ladder, const char *site)
+static int check_unchanged(const json_t *before, const json_t *now)
+{
+    json_t *changes = NULL;
+    int rc = sp_bound_changes(&changes, before, now);
+
+    if (rc == SP_OK && json_array_size(changes) > 0)
+        rc = sp_err_hint(sp_err(SP_ECANNOT, "no verdict: something changed while it was tested: %s",
+                                json_string_value(json_array_get(changes, 0))),
+                         "sgl-pcie verify");
+    json_decref(changes);
+    return rc;
+}
+
+int sp_verdict_make(json_t **out, const struct sp_ladder *ladder, const char *site, const json_t *before)
 {
     json_t *results = NULL, *pairs = NULL, *bound = NULL;
     struct sp_subjects gpus;
@@ -275,6 +288,8 @@ int sp_verdict_make(json_t **out, const struct sp_ladder *ladder, const char *si
     *out = NULL;
     utc_now(created);
     sp_subjects_of(&gpus, ladder->topology);
+    if (rc == SP_OK)
+        rc = check_unchanged(before, bound);
     if (rc == SP_OK)
         rc = sp_verdict_judge(&results, &pairs, &ladder->checks, &gpus);
     if (rc == SP_OK) {

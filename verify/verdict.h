@@ -53,8 +53,9 @@ const char *const *sp_backend_needs(const char *backend);
 /* *results and *pairs: new arrays as verdict.json has them. SP_ECANNOT without memory. */
 int sp_verdict_judge(json_t **results, json_t **pairs, const struct sp_checks *checks, const struct sp_subjects *gpus);
 
-/* What a ladder proved, bound to the machine and the install as they are now: a new object. */
-int sp_verdict_make(json_t **out, const struct sp_ladder *ladder, const char *site);
+/* What a ladder proved, bound to the machine and the install as they are now: a new object. before: the same table
+ * (bound.h) from before the climb; SP_ECANNOT where something changed meanwhile, since nobody knows what was tested. */
+int sp_verdict_make(json_t **out, const struct sp_ladder *ladder, const char *site, const json_t *before);
 
 /* Does this run say anything that an earlier verdict does not know? One below the needed level that found nothing wrong
  * does not, and neither does one that was kept from running. */

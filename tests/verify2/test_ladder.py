@@ -184,6 +184,12 @@ class Cannot(Ladder):
         self.verify_error(2, "--level", "5")
         self.verify_error(2, "--minutes", "x")
 
+    def test_a_library_that_changes_meanwhile_gets_no_verdict(self):
+        program = self.site / "sgl_pcie" / "sgl-pcie-gpu"
+        program.write_text('#!/bin/sh\nprintf x >>"%s"\nexec "%s" "$@"\n' % (program.with_name("libpar.so"), STANDIN))
+        self.assertIn("something changed while it was tested: libpar.so was", self.verify_error(5))
+        self.assertEqual(list(self.state.glob("*/verdict.json")), [])
+
     def verify_error(self, expect, *words, **environment):
         return self.cli("verify", "--site", self.site, *words, expect=expect, **environment)
 
