@@ -350,6 +350,46 @@ int sp_rename_noreplace(int dir, const char *from, const char *to)
     return renameat(dir, from, dir, to);
 }
 
+/* ---- what we make ---- */
+
+int sp_adopt(int fd, int dir, const char *path)
+{
+    struct stat now, like;
+    int rc = SP_OK;
+
+    if (geteuid() != 0)
+        return SP_OK;
+    if (fstat(fd, &now) < 0 || fstat(dir, &like) < 0)
+        rc = sp_err_sys(SP_ECANNOT, "cannot read the owner of '%s'", path);
+    else if ((now.st_uid != like.st_uid || now.st_gid != like.st_gid) && fchown(fd, like.st_uid, like.st_gid) < 0 &&
+             errno != EPERM && errno != EINVAL)
+        rc = sp_err_sys(SP_ECANNOT, "cannot set the owner of '%s' (user %u, group %u)", path, like.st_uid, like.st_gid);
+    return rc;
+}
+
+int sp_make_dir(int *fd, int dir, const char *name, const char *path)
+{
+    bool made = mkdirat(dir, name, 0755) == 0;
+    struct stat st;
+    int rc;
+
+    *fd = -1;
+    if (!made && errno != EEXIST)
+        return sp_err_sys(SP_ECANNOT, "cannot make '%s'", path);
+    rc = sp_open_beneath(fd, dir, name, O_RDONLY | O_DIRECTORY, 0);
+    if (rc >= 0 && made)
+        rc = sp_adopt(*fd, dir, path);
+    if (rc >= 0 && made && (fstat(*fd, &st) < 0 || fchmod(*fd, 0755 | (st.st_mode & S_ISGID)) < 0))
+        rc = sp_err_sys(SP_ECANNOT, "cannot set the mode of '%s'", path);
+    if (rc < 0 && *fd >= 0) {
+        close(*fd);
+        *fd = -1;
+    }
+    if (rc < 0 && made)
+        unlinkat(dir, name, AT_REMOVEDIR);
+    return rc < 0 ? rc : !made;
+}
+
 /* ---- hashes ---- */
 
 /* Without this the first digest reads openssl.cnf and the modules that it names: slow, and a way for a

@@ -54,6 +54,14 @@ int sp_write_all(int fd, const void *data, size_t len, const char *name);
  * beside the new one. 0, or -1 with errno; sets no message. */
 int sp_rename_noreplace(int dir, const char *from, const char *to);
 
+/* Give what was just made in dir to dir's owner and group, when we are root: with sudo the owner of a tree must still be
+ * able to change and to remove all of it. Not an error where root may not (user namespaces, a squashing NFS server). */
+int sp_adopt(int fd, int dir, const char *path);
+
+/* Make directory name in dir, and open it: owner and group as dir (sp_adopt), mode 0755 whatever the umask is, since
+ * every user of a Python imports from it, and the set-gid bit that dir hands on. 1 when it was there. */
+int sp_make_dir(int *fd, int dir, const char *name, const char *path);
+
 int sp_blob_id(struct sp_oid *out, const void *data, size_t len);
 int sp_sha256(char out[SP_SHA256_HEX + 1], const void *data, size_t len);
 

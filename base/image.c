@@ -154,9 +154,9 @@ int sp_image_write(int dir, const char *side, const void *data, size_t len, mode
     if (rc < 0)
         return rc;
     rc = sp_write_all(fd, data, len, side);
-    if (rc >= 0 && like)
-        rc = imitate(fd, dir, side, like);
-    else if (rc >= 0 && fchmod(fd, mode & 07777) < 0)
+    if (rc >= 0)
+        rc = like ? imitate(fd, dir, side, like) : sp_adopt(fd, dir, side);
+    if (rc >= 0 && !like && fchmod(fd, mode & 07777) < 0)
         rc = sp_err_sys(SP_ECANNOT, "cannot set the mode of '%s'", side);
     return sync_and_close(fd, side, rc);
 }

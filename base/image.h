@@ -19,7 +19,8 @@ int sp_image_id(struct sp_oid *out, struct stat *st, int root, const char *path)
 int sp_image_keep(int dir, const char *name, const char *side, const struct sp_oid *pre);
 
 /* Write a new image. like: the live file that it will replace, whose mode, owner and extended attributes it gets, and
- * whose modification time (in seconds, all that bytecode remembers) it avoids; NULL for a new file with this mode. */
+ * whose modification time (in seconds, all that bytecode remembers) it avoids; NULL for a new file with this mode
+ * and the owner of dir. */
 int sp_image_write(int dir, const char *side, const void *data, size_t len, mode_t mode, const char *like);
 
 #endif

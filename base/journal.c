@@ -438,6 +438,10 @@ static int write_new(int dir, const struct sp_buf *text)
     if (fd < 0)
         return sp_err_sys(SP_ECANNOT, "cannot create '" SP_STATE_DIR "/" NEW_NAME "'");
     rc = sp_write_all(fd, text->data, text->len, SP_STATE_DIR "/" NEW_NAME);
+    if (rc >= 0)
+        rc = sp_adopt(fd, dir, SP_STATE_DIR "/" NEW_NAME);
+    if (rc >= 0 && fchmod(fd, 0644) < 0) /* not the umask: others must be able to see what is pending */
+        rc = sp_err_sys(SP_ECANNOT, "cannot set the mode of '" SP_STATE_DIR "/" NEW_NAME "'");
     if (rc >= 0 && fsync(fd) < 0)
         rc = sp_err_sys(SP_ECANNOT, "cannot make '" SP_STATE_DIR "/" NEW_NAME "' durable");
     if (close(fd) < 0 && rc >= 0)
@@ -449,20 +453,14 @@ static int write_new(int dir, const struct sp_buf *text)
     return rc;
 }
 
-/* Not the umask: others must be able to see that a journal is pending. */
+/* An empty one that a kill left may have no owner or mode yet: make it anew. */
 static int make_state_dir(int *dir, int root)
 {
-    bool made = mkdirat(root, SP_STATE_DIR, 0755) == 0;
     int rc;
 
-    if (!made && errno != EEXIST)
-        return sp_err_sys(SP_ECANNOT, "cannot make '" SP_STATE_DIR "'");
-    rc = open_state_dir(dir, root);
-    if (rc >= 0 && made && fchmod(*dir, 0755) < 0)
-        rc = sp_err_sys(SP_ECANNOT, "cannot set the mode of '" SP_STATE_DIR "'");
-    if (rc < 0 && made)
-        unlinkat(root, SP_STATE_DIR, AT_REMOVEDIR);
-    return rc;
+    (void)unlinkat(root, SP_STATE_DIR, AT_REMOVEDIR);
+    rc = sp_make_dir(dir, root, SP_STATE_DIR, SP_STATE_DIR);
+    return rc < 0 ? rc : SP_OK;
 }
 
 int sp_journal_create(const struct sp_journal *journal, int root)

@@ -301,33 +301,23 @@ static int order_changes(struct sp_txn *txn)
 
 /* ---- stage ---- */
 
-/* Mode 0755 whatever the umask is: every user of this Python imports from it. */
 static int make_dir(int root, const char *path)
 {
     char parent[PATH_MAX];
     const char *slash = strrchr(path, '/');
-    const char *name = slash ? slash + 1 : path;
-    struct stat st;
-    int up = -1, fd = -1, rc;
+    int up, fd, rc;
 
     sp_dir_of(parent, path);
     rc = sp_open_beneath(&up, root, parent, O_RDONLY | O_DIRECTORY, 0);
     if (rc < 0)
         return rc;
-    if (mkdirat(up, name, 0755) < 0) {
-        rc = errno == EEXIST ? SP_OK : sp_err_sys(SP_ECANNOT, "cannot make '%s'", path);
-        goto out;
-    }
-    rc = sp_open_beneath(&fd, root, path, O_RDONLY | O_DIRECTORY, 0);
-    if (rc >= 0 && (fstat(fd, &st) < 0 || fchmod(fd, 0755 | (st.st_mode & S_ISGID)) < 0))
-        rc = sp_err_sys(SP_ECANNOT, "cannot set the mode of '%s'", path);
-    if (rc >= 0)
+    rc = sp_make_dir(&fd, up, slash ? slash + 1 : path, path);
+    if (rc == 0)
         rc = sp_sync_dir(up, parent);
-out:
     if (fd >= 0)
         close(fd);
     close(up);
-    return rc;
+    return rc < 0 ? rc : SP_OK;
 }
 
 static int stage_change(const struct sp_txn *txn, size_t index)

@@ -569,6 +569,71 @@ static void an_owner_that_cannot_be_kept_is_not_changed(void **state)
     assert_old(tree);
 }
 
+/* sudo sgl-pcie apply on somebody's venv. */
+static void assert_owned(const struct tree *tree, const char *path, mode_t mode)
+{
+    struct stat st = tree_stat(tree, path);
+
+    assert_int_equal(st.st_uid, 12);
+    assert_int_equal(st.st_gid, 34);
+    assert_int_equal(st.st_mode & 07777, mode);
+}
+
+static void what_root_makes_belongs_to_the_owner_of_the_tree(void **state)
+{
+    const struct tree *tree = *state;
+    struct sp_txn *txn;
+
+    if (geteuid() != 0)
+        skip();
+    put_old(tree);
+    assert_int_equal(fchown(tree->fd, 12, 34), 0);
+    assert_int_equal(fchmod(tree->fd, 02755), 0);
+    txn = begin(tree);
+    plan_all(txn);
+    assert_int_equal(sp_txn_create(txn, ".sgl-pcie/manifest.json", 0644, "{}", 2), 0);
+    assert_int_equal(sp_txn_commit(txn), 0);
+    sp_txn_free(txn);
+    assert_owned(tree, "added", 02755);
+    assert_owned(tree, "added/deep", 02755);
+    assert_owned(tree, "added/deep/c.py", 0644);
+    assert_owned(tree, ".sgl-pcie", 02755);
+    assert_owned(tree, ".sgl-pcie/manifest.json", 0644);
+    assert_int_equal(tree_stat(tree, "pkg/a.py").st_uid, 0); /* as it was */
+}
+
+static void what_root_interrupted_can_be_read_by_the_owner_of_the_tree(void **state)
+{
+    const struct tree *tree = *state;
+    mode_t before;
+
+    if (geteuid() != 0)
+        skip();
+    assert_int_equal(fchown(tree->fd, 12, 34), 0);
+    before = umask(077);
+    interrupt(tree);
+    umask(before);
+    assert_owned(tree, ".sgl-pcie", 0755);
+    assert_owned(tree, ".sgl-pcie/journal.commit", 0644);
+}
+
+static void a_root_that_may_not_give_files_away_keeps_them(void **state)
+{
+    const struct tree *tree = *state;
+    struct sp_txn *txn;
+
+    if (geteuid() != 0)
+        skip();
+    assert_int_equal(fchown(tree->fd, 12, 34), 0);
+    txn = begin(tree);
+    assert_int_equal(sp_txn_create(txn, "x/y", 0644, "y", 1), 0);
+    on_fchown = (struct fault){.at = 1, .why = EPERM, .onward = true};
+    assert_int_equal(sp_txn_commit(txn), 0);
+    sp_txn_free(txn);
+    assert_text(tree, "x/y", "y");
+    assert_int_equal(tree_stat(tree, "x/y").st_uid, 0);
+}
+
 /* ---- errors half-way ---- */
 
 static void an_error_while_publishing_restores_the_very_inodes(void **state)
@@ -899,6 +964,9 @@ int main(void)
         IN_TREE(a_link_planted_while_publishing_is_not_followed),
         IN_TREE(a_read_only_folder_is_found_before_anything_is_written),
         IN_TREE(an_owner_that_cannot_be_kept_is_not_changed),
+        IN_TREE(what_root_makes_belongs_to_the_owner_of_the_tree),
+        IN_TREE(what_root_interrupted_can_be_read_by_the_owner_of_the_tree),
+        IN_TREE(a_root_that_may_not_give_files_away_keeps_them),
         IN_TREE(an_error_while_publishing_restores_the_very_inodes),
         IN_TREE(without_hard_links_a_copy_is_put_back),
         IN_TREE(a_file_system_without_noreplace_will_do),
