@@ -10,7 +10,7 @@ static const char *const description[] = {
     "written; a tree that is read-only is fine.",
     "States of a file: pristine (the released bytes), applied (our patch), applied-old (an earlier revision of it), "
     "drifted or missing (a release we know, but not its bytes), unknown (bytes of no release we know). \"patch gone\" "
-    "means that the files are pristine while the runtime is still there: sglang was installed again.",
+    "means that the files are pristine while the runtime is there: sglang was installed again, or apply was cut short.",
     NULL,
 };
 
@@ -87,7 +87,8 @@ static int say_state(struct sp_report *report, struct counts is, const struct sp
     if (patched == 0)
         return sp_report_say(
             report, apply,
-            "patch gone: sglang was installed again, its files are as released; sgl-pcie-runtime is still there");
+            "patch gone: the files are as released, since sglang was installed again or apply was cut short; "
+            "sgl-pcie-runtime is there");
     if (patched < is.files)
         return sp_report_say(report, apply, "partly patched: %zu of %zu files", patched, is.files);
     if (is.runtime == SP_RUNTIME_ABSENT)

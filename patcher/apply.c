@@ -1,5 +1,6 @@
 #include "patcher/apply.h"
 #include "base/err.h"
+#include "base/shell.h"
 #include "base/txn.h"
 #include "patcher/access.h"
 #include "patcher/bytecode.h"
@@ -19,6 +20,7 @@ struct write {
     const char *set;
     struct sp_oid pre, post; /* hex "" for none */
     struct sp_buf data;
+    struct sp_buf old; /* of a file of the runtime that was there, to put it back */
 };
 
 /* Writes below one directory; they become one transaction. */
@@ -77,6 +79,7 @@ static void free_batch(struct batch *batch)
     for (size_t i = 0; i < batch->count; i++) {
         free(batch->item[i].path);
         sp_buf_free(&batch->item[i].data);
+        sp_buf_free(&batch->item[i].old);
     }
     free(batch->item);
 }
@@ -119,26 +122,35 @@ static int plan_unpatch(struct job *job, const struct sp_plan_file *file)
     return rc < 0 ? rc : plan_write(&job->patches, file->path, "revert", file->set->name, &file->oid, &released);
 }
 
+/* A write over, or of nothing over, a file that is there. Takes data over, also on error. */
+static int plan_over(struct batch *batch, const char *action, const char *path, const struct sp_buf *now,
+                     struct sp_buf *data)
+{
+    struct sp_oid pre;
+    int rc = sp_blob_id(&pre, now->data, now->len);
+
+    if (rc == 0)
+        rc = plan_write(batch, path, action, NULL, &pre, data);
+    if (rc == 0)
+        rc = sp_buf_set(&batch->item[batch->count - 1].old, now->data, now->len);
+    sp_buf_free(data);
+    return rc;
+}
+
 static int plan_removal(struct job *job, const struct sp_runtime_file *file)
 {
     struct sp_buf nothing = SP_BUF_INIT;
-    struct sp_oid pre;
-    int rc = sp_blob_id(&pre, file->bytes.data, file->bytes.len);
 
-    return rc < 0 ? rc : plan_write(&job->runtime, file->path, "remove", NULL, &pre, &nothing);
+    return plan_over(&job->runtime, "remove", file->path, &file->bytes, &nothing);
 }
 
 static int plan_runtime_file(struct job *job, struct sp_runtime_file *wanted, const struct sp_runtime_file *now)
 {
-    struct sp_oid pre;
-    int rc = 0;
-
     if (now == NULL)
         return plan_write(&job->runtime, wanted->path, "create", NULL, NULL, &wanted->bytes);
     if (now->bytes.len == wanted->bytes.len && memcmp(now->bytes.data, wanted->bytes.data, now->bytes.len) == 0)
         return 0;
-    rc = sp_blob_id(&pre, now->bytes.data, now->bytes.len);
-    return rc < 0 ? rc : plan_write(&job->runtime, wanted->path, "replace", NULL, &pre, &wanted->bytes);
+    return plan_over(&job->runtime, "replace", wanted->path, &now->bytes, &wanted->bytes);
 }
 
 static int plan_runtime(struct job *job)
@@ -305,6 +317,37 @@ static int begin(struct job *job, const char *command)
     return rc;
 }
 
+/* Give the site back what it had, in a transaction of its own. The error that led here stays the message. */
+static int undo_runtime(struct job *job, int rc)
+{
+    struct batch undo = {NULL, 0};
+    struct sp_txn *txn = NULL;
+    char message[1024], hint[1024];
+    int undone = 0;
+
+    (void)snprintf(message, sizeof message, "%s", sp_err_message());
+    (void)snprintf(hint, sizeof hint, "%s", sp_err_hint_text());
+    for (size_t i = 0; i < job->runtime.count && undone == 0; i++) {
+        struct write *write = &job->runtime.item[i];
+
+        undone = plan_write(&undo, write->path, "undo", NULL, write->post.hex[0] ? &write->post : NULL, &write->old);
+    }
+    sp_txn_free(job->site_txn);
+    job->site_txn = NULL;
+    if (undone == 0)
+        undone = sp_txn_begin(&txn, job->install->site, "apply");
+    if (undone == 0)
+        undone = stage(txn, &undo);
+    if (undone == 0)
+        undone = prune(txn, &undo);
+    if (undone == 0)
+        undone = sp_txn_commit(txn);
+    sp_txn_free(txn);
+    free_batch(&undo);
+    sp_err(rc, "%s%s", message, undone < 0 ? "; sgl-pcie-runtime stays, and does nothing without the patch" : "");
+    return sp_err_hint(rc, "%s", hint);
+}
+
 /* With two directories the order keeps every moment safe: a runtime that nobody calls is harmless, and so is a hunk
  * whose runtime is gone. */
 static int commit(struct job *job, int revert)
@@ -320,8 +363,11 @@ static int commit(struct job *job, int revert)
         rc = drop_bytecode(job);
     if (rc == 0 && job->site_txn != NULL && !revert)
         rc = sp_txn_commit(job->site_txn);
-    if (rc == 0)
+    if (rc == 0) {
         rc = sp_txn_commit(job->root_txn);
+        if (rc < 0 && rc != SP_EINTERRUPTED && job->site_txn != NULL && !revert)
+            rc = undo_runtime(job, rc);
+    }
     if (rc == 0 && job->site_txn != NULL && revert)
         rc = sp_txn_commit(job->site_txn);
     if (rc == 0)
@@ -434,6 +480,15 @@ static int run(struct job *job, int revert)
     return rc < 0 ? rc : commit(job, revert);
 }
 
+/* The command that mends it, for this install however it was named. */
+static int hint_recover(const struct sp_install *install)
+{
+    char quoted[SP_QUOTED_MAX];
+
+    return sp_err_hint(SP_EINTERRUPTED, "sgl-pcie recover %s %s", sp_install_option(install),
+                       sp_shell_quote(quoted, install->python ? install->python : install->root));
+}
+
 static int carry_out(struct sp_plan **plan, struct sp_changes **changes, const struct sp_install *install,
                      const struct sp_patchsets *sets, const struct sp_apply_options *options, int revert)
 {
@@ -441,6 +496,8 @@ static int carry_out(struct sp_plan **plan, struct sp_changes **changes, const s
     int rc = run(&job, revert);
 
     *changes = NULL;
+    if (rc == SP_EINTERRUPTED)
+        rc = hint_recover(install);
     if (rc == 0)
         rc = make_changes(changes, &job);
     *plan = job.plan;
@@ -465,16 +522,15 @@ int sp_revert(struct sp_plan **plan, struct sp_changes **changes, const struct s
 
 /* ---- interrupted writes ---- */
 
-static int pending_in(int dirfd, const struct sp_install *install)
+static int pending_in(int dirfd, const char *dir, const struct sp_install *install)
 {
     bool pending = false;
     char *command = NULL;
     int rc = sp_txn_pending(&pending, &command, dirfd);
 
     if (rc == 0 && pending) {
-        sp_err(SP_EINTERRUPTED, "an earlier %s was interrupted in '%s'", command ? command : "write", install->root);
-        rc = sp_err_hint(SP_EINTERRUPTED, "sgl-pcie recover %s '%s'", sp_install_option(install),
-                         install->python ? install->python : install->root);
+        sp_err(SP_EINTERRUPTED, "an earlier %s was interrupted in '%s'", command ? command : "write", dir);
+        rc = hint_recover(install);
     }
     free(command);
     return rc;
@@ -482,10 +538,10 @@ static int pending_in(int dirfd, const struct sp_install *install)
 
 int sp_pending_check(const struct sp_install *install)
 {
-    int rc = pending_in(install->root_fd, install);
+    int rc = pending_in(install->root_fd, install->root, install);
 
     if (rc == 0 && is_split(install))
-        rc = pending_in(install->site_fd, install);
+        rc = pending_in(install->site_fd, install->site, install);
     return rc;
 }
 

@@ -226,15 +226,7 @@ class Sources(Case):
 
     def test_an_editable_install(self):
         """The package is patched where it is; the runtime goes where the interpreter imports from."""
-        checkout, venv = self.checkout(), self.scratch / "venv"
-        subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
-        (site,) = venv.glob("lib/python*/site-packages")
-        info = site / f"sglang-{VERSION}.dist-info"
-        info.mkdir()
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: sglang\nVersion: {VERSION}\n")
-        (info / "direct_url.json").write_text(json.dumps({"dir_info": {"editable": True}, "url": f"file://{checkout}"}))
-        (site / "__editable__.sglang.pth").write_text(f"{checkout}/python\n")
-        python = str(venv / "bin/python")
+        checkout, site, python = self.editable()
         before = snapshot(site), snapshot(checkout)
         answer = tool("apply", "--python", python)
         self.assertEqual(answer["install"]["layout"], "editable")
@@ -244,6 +236,50 @@ class Sources(Case):
         subprocess.run([python, "-c", "import sgl_pcie"], check=True)
         tool("revert", "--python", python)
         self.assertEqual((snapshot(site), snapshot(checkout)), before)
+
+    def editable(self):
+        """A checkout, and an environment that imports it."""
+        checkout, venv = self.checkout(), self.scratch / "venv"
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
+        (site,) = venv.glob("lib/python*/site-packages")
+        info = site / f"sglang-{VERSION}.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: sglang\nVersion: {VERSION}\n")
+        (site / "__editable__.sglang.pth").write_text(f"{checkout}/python\n")
+        return checkout, site, str(venv / "bin/python")
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs root, to make a file immutable")
+    def test_an_editable_install_is_all_or_nothing(self):
+        """The package cannot be written: the runtime, which lies elsewhere and went first, is taken back."""
+        checkout, site, python = self.editable()
+        file = checkout / "python" / PATCHED[0]
+        before = snapshot(site), snapshot(checkout)
+        if subprocess.run(["chattr", "+i", file], capture_output=True, check=False).returncode != 0:
+            self.skipTest("no immutable files here")
+        try:
+            tool("apply", "--python", python, want=5)
+        finally:
+            subprocess.run(["chattr", "-i", file], check=True)
+        self.assertEqual((snapshot(site), snapshot(checkout)), before)
+
+    def test_an_editable_install_survives_a_kill_at_any_rename(self):
+        checkout, site, python = self.editable()
+        before = snapshot(site), snapshot(checkout)
+        for number in range(1, 100):
+            done = subprocess.run(["strace", "-f", "-o", "/dev/null", "-e", "trace=/^rename", "-e",
+                                   f"inject=/^rename:signal=KILL:when={number}", PROGRAM, "apply", "--python", python],
+                                  capture_output=True, check=False)
+            if done.returncode == 0:
+                break
+            status = subprocess.run([PROGRAM, "status", "--python", python], capture_output=True, text=True, check=False)
+            self.assertIn(status.returncode, (0, 10))
+            if status.returncode == 10:
+                self.assertIn(f"sgl-pcie recover --python '{python}'", status.stdout)
+            tool("recover", "--python", python)
+            tool("apply", "--python", python)
+            tool("revert", "--python", python)
+            self.assertEqual((snapshot(site), snapshot(checkout)), before, f"after a kill at rename {number}")
+        self.assertGreater(number, 10, "nothing was killed: this test would prove nothing")
 
     def test_several_installs_are_listed_and_none_is_taken(self):
         pythons = []
@@ -258,6 +294,32 @@ class Sources(Case):
             self.assertIn(python, message)
         tool("apply", "--python", pythons[0], env=env)
         self.assertEqual({file["state"] for file in tool("status", "--python", pythons[1])["install"]["files"]}, {"pristine"})
+
+
+class Strangers(Case):
+    def test_files_of_others_in_our_folders_stay(self):
+        site = self.site()
+        for path in ("sgl_pcie/mine.py", "sgl_pcie/notes", ".sgl-pcie/note"):
+            (site / path).parent.mkdir(exist_ok=True)
+            (site / path).write_text("x = 1\n")
+        self.round_trip("--site", str(site), folder=site)
+
+    def test_a_package_of_our_name_is_not_overwritten(self):
+        site = self.site()
+        (site / "sgl_pcie").mkdir()
+        (site / "sgl_pcie/__init__.py").write_text("somebody's\n")
+        before = snapshot(site)
+        self.assertIn("sgl_pcie/__init__.py", tool("apply", "--site", str(site), want=4)["message"])
+        self.assertEqual(snapshot(site), before)
+
+    def test_our_patch_in_a_file_of_another_release_is_taken_back(self):
+        site = self.site()
+        tool("apply", "--site", str(site))
+        with zipfile.ZipFile(wheels.wheel("0.5.5")) as archive:
+            (site / PATCHED[0]).write_bytes(archive.read(PATCHED[0]))
+        tool("apply", "--site", str(site), want=4)
+        tool("revert", "--site", str(site))
+        self.assertNotIn(b"sgl_pcie", (site / PATCHED[1]).read_bytes())
 
 
 class Bytecode(Case):
