@@ -91,6 +91,10 @@ static int say_state(struct sp_report *report, struct counts is, const struct sp
             "sgl-pcie-runtime is there");
     if (patched < is.files)
         return sp_report_say(report, apply, "partly patched: %zu of %zu files", patched, is.files);
+    if (is.runtime == SP_RUNTIME_ABSENT && subject->install->layout == SP_LAYOUT_SOURCE)
+        return sp_report_say(report, NULL,
+                             "patched; sgl-pcie-runtime is not in this folder: it is where the interpreter "
+                             "that imports this checkout has it, so name that with --python");
     if (is.runtime == SP_RUNTIME_ABSENT)
         return sp_report_say(report, apply, "patched, but sgl-pcie-runtime is gone: SGLang behaves as stock");
     if (is.old > 0)

@@ -43,7 +43,10 @@ const struct sp_option sp_target_options[] = {
      .value = "DIR",
      .complete = SP_COMPLETE_DIR,
      .help = "the site-packages folder that holds sglang/; no interpreter is needed"},
-    {.name = "source", .value = "DIR", .complete = SP_COMPLETE_DIR, .help = "a source checkout of SGLang"},
+    {.name = "source",
+     .value = "DIR",
+     .complete = SP_COMPLETE_DIR,
+     .help = "a source checkout of SGLang that no interpreter has installed; else name the interpreter"},
     {.name = NULL},
 };
 
@@ -65,8 +68,10 @@ const struct sp_exit sp_exits[] = {
 const struct sp_environment sp_environment[] = {
     {"SGLANG_FORCE_CUSTOM_AR_PCIE", "the flag that patched SGLang obeys: 0 stock, 1 the PCIe all-reduce where it is "
                                     "proven, unsafe without proof; when set, it wins over what the install says"},
-    {"SGL_PCIE_STATE", "the folder of verdict and profile (default: /var/lib/sgl-pcie for root, else ~/.local/state/sgl-pcie)"},
-    {"SGL_PCIE_NVCC", "the nvcc that build uses; else the one of CUDA_HOME or CUDA_PATH, of PATH, of /usr/local/cuda, or pip's"},
+    {"SGL_PCIE_STATE",
+     "the folder of verdict and profile (default: /var/lib/sgl-pcie for root, else ~/.local/state/sgl-pcie)"},
+    {"SGL_PCIE_NVCC",
+     "the nvcc that build uses; else the one of CUDA_HOME or CUDA_PATH, of PATH, of /usr/local/cuda, or pip's"},
     {"NVCC_CCBIN", "the host compiler that build uses, a program or the folder of gcc"},
     {"TMPDIR", "where build compiles; nothing stays there but the log of a compiler that refused"},
     {"VIRTUAL_ENV, CONDA_PREFIX", "the environment whose SGLang is meant when no target is given"},
