@@ -176,12 +176,13 @@ int sp_publish(int root, const struct sp_journal *journal, size_t *reached)
 }
 
 /* Put back the first count changes, last first. */
-int sp_put_back(int root, const struct sp_journal *journal, size_t count)
+int sp_put_back(int root, const struct sp_journal *journal, size_t count, const bool *left)
 {
     int rc = SP_OK;
 
     while (count-- && rc >= 0)
-        rc = settle(root, journal, count, SP_BACK);
+        if (!left || !left[count])
+            rc = settle(root, journal, count, SP_BACK);
     return rc < 0 ? rc : sp_sync_dirs(root, journal);
 }
 

@@ -47,8 +47,8 @@ int sp_sync_dirs(int root, const struct sp_journal *journal);
 /* Bring all files to their new images, durably. *reached: how many are there; on an error the next one may be too. */
 int sp_publish(int root, const struct sp_journal *journal, size_t *reached);
 
-/* Bring the first count files to their old images, last first, durably. */
-int sp_put_back(int root, const struct sp_journal *journal, size_t count);
+/* Bring the first count files to their old images, last first, durably; except those with left[i] (may be NULL). */
+int sp_put_back(int root, const struct sp_journal *journal, size_t count, const bool *left);
 
 /* Remove side files, then directories (that staging made when state is STAGE, to prune when it is DONE), then the
  * journal. Sorts those lists. */

@@ -2,8 +2,10 @@
 #include "base/err.h"
 #include "base/image.h"
 #include "base/lock.h"
+#include "base/shell.h"
 #include "base/txn.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/file.h>
 #include <unistd.h>
@@ -35,6 +37,17 @@ int sp_txn_pending(bool *out, char **command, int dirfd)
     return sp_journal_pending(out, command, dirfd);
 }
 
+/* What recover works on. */
+struct repair {
+    int root;
+    const char *root_path;
+    struct sp_journal journal;
+    sp_txn_released *released;
+    void *context;
+    bool *left;        /* for each change: somebody else has settled this file, leave it alone */
+    size_t left_count; /* of them */
+};
+
 /* Files that are neither image, which no direction can help. */
 struct drift {
     size_t count;
@@ -42,153 +55,170 @@ struct drift {
     struct sp_oid found;
 };
 
-static void note_drift(struct drift *drift, size_t index, const struct sp_oid *found)
+static bool is_settled(const struct repair *repair, const char *path, const struct sp_oid *live)
 {
-    if (!drift->count++) {
-        drift->first = index;
-        drift->found = *found;
+    return !live->hex[0] || (repair->released && repair->released(repair->context, path, live));
+}
+
+/* Who has been here since? */
+static int survey(struct drift *drift, struct repair *repair)
+{
+    const struct sp_journal *journal = &repair->journal;
+
+    repair->left = calloc(journal->count + 1, sizeof *repair->left);
+    if (!repair->left)
+        return sp_err(SP_ECANNOT, "out of memory");
+    for (size_t i = 0; i < journal->count; i++) {
+        const struct sp_journal_change *change = &journal->changes[i];
+        struct sp_oid live;
+        int rc = sp_image_id(&live, NULL, repair->root, change->path);
+
+        if (rc < 0)
+            return rc;
+        if (sp_oid_same(&live, &change->pre) || sp_oid_same(&live, &change->post))
+            continue;
+        repair->left[i] = is_settled(repair, change->path, &live);
+        repair->left_count += repair->left[i];
+        if (!repair->left[i] && !drift->count++) {
+            drift->first = i;
+            drift->found = live;
+        }
     }
+    return SP_OK;
 }
 
 /* Can every file be brought to its image of this direction? 1 yes, 0 no, or an error. */
-static int reachable(struct drift *drift, int root, const struct sp_journal *journal, enum sp_direction to)
+static int reachable(const struct repair *repair, enum sp_direction to)
 {
+    const struct sp_journal *journal = &repair->journal;
     int all = 1;
 
-    drift->count = 0;
-
-    for (size_t i = 0; i < journal->count; i++) {
-        const struct sp_journal_change *change = &journal->changes[i];
-        const struct sp_oid *target = sp_target_of(change, to);
+    for (size_t i = 0; i < journal->count && all; i++) {
+        const struct sp_oid *target = sp_target_of(&journal->changes[i], to);
         struct sp_place place;
         struct sp_oid live, side;
-        int rc = sp_image_id(&live, NULL, root, change->path);
+        int rc = sp_image_id(&live, NULL, repair->root, journal->changes[i].path);
 
         if (rc < 0)
             return rc;
-        if (sp_oid_same(&live, target))
-            continue;
-        if (!sp_oid_same(&live, sp_source_of(change, to))) {
-            note_drift(drift, i, &live);
-            all = 0;
-            continue;
-        }
-        if (!target->hex[0])
+        if (repair->left[i] || sp_oid_same(&live, target) || !target->hex[0])
             continue;
         sp_place_name(&place, journal, i);
-        rc = sp_image_id(&side, NULL, root, place.side_path[to]);
+        rc = sp_image_id(&side, NULL, repair->root, place.side_path[to]);
         if (rc < 0)
             return rc;
-        if (!sp_oid_same(&side, target))
-            all = 0;
+        all = sp_oid_same(&side, target);
     }
     return all;
 }
 
-static int say_drift(const struct sp_journal *journal, const struct drift *drift)
+/* Which side is right is not for us to say: our images may be of another release than what is there now. */
+static int explain_drift(const struct repair *repair, const struct drift *drift)
 {
-    int rc = sp_drifted(&journal->changes[drift->first], &drift->found);
+    char path[PATH_MAX], file[SP_QUOTED_MAX], site[SP_QUOTED_MAX];
+    int rc = sp_drifted(&repair->journal.changes[drift->first], &drift->found);
 
-    return drift->count > 1 ? sp_err_wrap(rc, "%zu files, the first", drift->count) : rc;
+    if (drift->count > 1)
+        sp_err_wrap(rc, "%zu files, the first", drift->count);
+    snprintf(path, sizeof path, "%s/%s", repair->root_path, repair->journal.changes[drift->first].path);
+    return sp_err_hint(rc,
+                       "%s has changed since the interruption: put back by hand what was there before or after it, "
+                       "or reinstall SGLang; then: sgl-pcie recover --site %s",
+                       sp_shell_quote(file, path), sp_shell_quote(site, repair->root_path));
 }
 
-/* Which of its two images can the user copy over the drifted file? */
-static int explain_drift(int root, const char *root_path, const struct sp_journal *journal, const struct drift *drift)
+static int explain_missing_images(const struct repair *repair)
 {
-    const struct sp_journal_change *change = &journal->changes[drift->first];
-    struct sp_place place;
-    int rc;
+    char site[SP_QUOTED_MAX];
 
-    sp_place_name(&place, journal, drift->first);
-    for (int to = SP_FORWARD; to <= SP_BACK; to++) {
-        const struct sp_oid *image = sp_target_of(change, (enum sp_direction)to);
-        struct sp_oid side;
-
-        if (!image->hex[0] || sp_image_id(&side, NULL, root, place.side_path[to]) < 0 || !sp_oid_same(&side, image))
-            continue;
-        rc = say_drift(journal, drift);
-        return sp_err_hint(rc, "keep what you need of it, then: cp '%s/%s' '%s/%s' && sgl-pcie recover --site '%s'",
-                           root_path, place.side_path[to], root_path, change->path, root_path);
-    }
-    rc = say_drift(journal, drift);
-    return sp_err_hint(rc, "%s '%s/%s', then: sgl-pcie recover --site '%s'",
-                       change->pre.hex[0] ? "put back the released" : "move away", root_path, change->path, root_path);
-}
-
-/* The direction that the journal asks for, or else the other one, if every file can go there. */
-static int choose(enum sp_direction *to, int root, const char *root_path, const struct sp_journal *journal)
-{
-    struct drift drift;
-
-    for (int tries = 0; tries < 2; tries++) {
-        int rc = reachable(&drift, root, journal, *to);
-
-        if (rc < 0)
-            return rc;
-        if (drift.count)
-            return explain_drift(root, root_path, journal, &drift);
-        if (rc == 1)
-            return SP_OK;
-        *to = *to == SP_FORWARD ? SP_BACK : SP_FORWARD;
-    }
     sp_err(SP_EDRIFT, "neither all old nor all new files can be restored: images in " SP_STATE_DIR "-%s-* are missing",
-           journal->id);
-    return sp_err_hint(SP_EDRIFT, "move '%s/" SP_STATE_DIR "/journal.*' away, then reinstall SGLang", root_path);
+           repair->journal.id);
+    return sp_err_hint(SP_EDRIFT, "move %s/" SP_STATE_DIR "/journal.* away, then reinstall SGLang",
+                       sp_shell_quote(site, repair->root_path));
+}
+
+/* The direction that the journal asks for, or else the other one, if every file can go there. Beside files of another
+ * install there is only the way back: what is new here may not fit what is there. */
+static int choose(enum sp_direction *to, struct repair *repair)
+{
+    struct drift drift = {0};
+    int rc = survey(&drift, repair);
+
+    if (rc >= 0 && drift.count)
+        rc = explain_drift(repair, &drift);
+    if (rc < 0)
+        return rc;
+    if (repair->left_count)
+        *to = SP_BACK;
+    rc = reachable(repair, *to);
+    if (rc == 0 && !repair->left_count) {
+        *to = *to == SP_FORWARD ? SP_BACK : SP_FORWARD;
+        rc = reachable(repair, *to);
+    }
+    return rc == 0 ? explain_missing_images(repair) : rc;
 }
 
 /* Returns the state to clean up from: STAGE or DONE. */
-static int replay(enum sp_journal_state *state, int root, const char *root_path, const struct sp_journal *journal)
+static int replay(enum sp_journal_state *state, struct repair *repair)
 {
     enum sp_direction to = *state == SP_JOURNAL_COMMIT ? SP_FORWARD : SP_BACK;
+    const struct sp_journal *journal = &repair->journal;
     enum sp_journal_state during, after;
     size_t reached;
-    int rc = choose(&to, root, root_path, journal);
+    int rc = choose(&to, repair);
 
     if (rc < 0)
         return rc;
     during = to == SP_FORWARD ? SP_JOURNAL_COMMIT : SP_JOURNAL_ABORT;
     after = to == SP_FORWARD ? SP_JOURNAL_DONE : SP_JOURNAL_STAGE;
-    if (*state != during)
-        rc = sp_journal_advance(root, *state, during);
+    rc = *state == during ? SP_OK : sp_journal_advance(repair->root, *state, during);
     if (rc >= 0)
-        rc = to == SP_FORWARD ? sp_publish(root, journal, &reached) : sp_put_back(root, journal, journal->count);
+        rc = to == SP_FORWARD ? sp_publish(repair->root, journal, &reached)
+                              : sp_put_back(repair->root, journal, journal->count, repair->left);
     if (rc >= 0)
-        rc = sp_journal_advance(root, during, after);
+        rc = sp_journal_advance(repair->root, during, after);
     *state = after;
     return rc;
 }
 
-static int recover(const char **outcome, int root, const char *root_path)
+static const char *name_outcome(enum sp_journal_state state, const struct repair *repair)
 {
-    struct sp_journal journal = {0};
-    enum sp_journal_state state;
-    int rc = sp_journal_find(&state, root);
+    if (state == SP_JOURNAL_DONE)
+        return "rolled forward";
+    return repair->left_count ? "rolled back; files that were reinstalled since are left as they are" : "rolled back";
+}
 
-    *outcome = "nothing to do";
+static int recover(const char **outcome, struct repair *repair)
+{
+    enum sp_journal_state state;
+    int rc = sp_journal_find(&state, repair->root);
+
     if (rc < 0 || state == SP_JOURNAL_NONE)
         return rc;
     if (state > SP_JOURNAL_LEFTOVER)
-        rc = sp_journal_read(&journal, root, state);
+        rc = sp_journal_read(&repair->journal, repair->root, state);
     if (rc >= 0 && (state == SP_JOURNAL_COMMIT || state == SP_JOURNAL_ABORT))
-        rc = replay(&state, root, root_path, &journal);
+        rc = replay(&state, repair);
     if (rc >= 0)
-        rc = sp_clean_up(root, &journal, state);
-    *outcome = state == SP_JOURNAL_DONE ? "rolled forward" : "rolled back";
-    sp_journal_free(&journal);
+        rc = sp_clean_up(repair->root, &repair->journal, state);
+    *outcome = name_outcome(state, repair);
     return rc;
 }
 
-int sp_txn_recover(const char **outcome, const char *root)
+int sp_txn_recover(const char **outcome, const char *root, sp_txn_released *released, void *context)
 {
+    struct repair repair = {.root_path = root, .released = released, .context = context};
     sigset_t before;
-    int fd, rc = sp_lock_dir(&fd, root, SP_LOCK_WAIT_MS);
+    int rc = sp_lock_dir(&repair.root, root, SP_LOCK_WAIT_MS);
 
     *outcome = "nothing to do";
     if (rc < 0)
         return rc;
     sp_hold_signals(&before);
-    rc = recover(outcome, fd, root);
+    rc = recover(outcome, &repair);
     sp_release_signals(&before);
-    close(fd);
+    sp_journal_free(&repair.journal);
+    free(repair.left);
+    close(repair.root);
     return rc < 0 ? sp_err_wrap(rc, "cannot recover '%s'", root) : rc;
 }

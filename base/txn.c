@@ -379,7 +379,7 @@ static int undo_publish(struct sp_txn *txn, int why, size_t published)
     if (rc >= 0 && state != SP_JOURNAL_ABORT)
         rc = sp_journal_advance(txn->root, state, SP_JOURNAL_ABORT);
     if (rc >= 0)
-        rc = sp_put_back(txn->root, &txn->journal, count);
+        rc = sp_put_back(txn->root, &txn->journal, count, NULL);
     if (rc >= 0)
         rc = sp_journal_advance(txn->root, SP_JOURNAL_ABORT, SP_JOURNAL_STAGE);
     if (rc >= 0)

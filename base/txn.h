@@ -73,9 +73,15 @@ void sp_txn_free(struct sp_txn *txn);
  * interrupted, for the caller to free; NULL when unreadable. Not to be called while holding a transaction. */
 int sp_txn_pending(bool *out, char **command, int dirfd);
 
-/* Finish or roll back what a journal describes. *outcome: "nothing to do", "rolled back", "rolled forward".
- * Files that are neither the old nor the new image stop it before any write: SP_EDRIFT names them. May be
- * killed and run again at any point. */
-int sp_txn_recover(const char **outcome, const char *root);
+/* Is this the blob id of a released file of this path, of whatever release? */
+typedef bool sp_txn_released(void *context, const char *path, const struct sp_oid *live);
+
+/* Finish or roll back what a journal describes. *outcome: "nothing to do", "rolled forward", "rolled back", or "rolled
+ * back; files that ...". May be killed and run again at any point.
+ *
+ * A file that is neither the old nor the new image was written by somebody else since. One that is released (NULL: none
+ * is), or that is missing, was reinstalled or uninstalled: it is left alone, and all others are rolled back, whatever the
+ * journal says, because what is new here may not fit it. Any other stops recover before any write: SP_EDRIFT names it. */
+int sp_txn_recover(const char **outcome, const char *root, sp_txn_released *released, void *context);
 
 #endif

@@ -545,14 +545,33 @@ int sp_pending_check(const struct sp_install *install)
     return rc;
 }
 
+/* Has this file been reinstalled, from whatever release, since our write was interrupted? */
+static bool is_released(void *context, const char *path, const struct sp_oid *live)
+{
+    const struct sp_patchsets *sets = context;
+    bool found = false;
+
+    for (size_t i = 0; i < sets->count; i++)
+        for (size_t j = 0; j < sets->sets[i].text_count && !found; j++)
+            found = strcmp(sets->sets[i].texts[j].path, path) == 0 &&
+                    strcmp(sets->sets[i].texts[j].pre.hex, live->hex) == 0;
+    return found;
+}
+
+/* Without patch sets that can be read recover knows no released file, which only makes it more careful. */
 int sp_recover(const char **outcome, const struct sp_install *install)
 {
+    struct sp_patchsets *sets = NULL;
     const char *second = NULL;
-    int rc = sp_txn_recover(outcome, install->root);
+    int rc;
 
+    if (sp_patchsets_load(&sets, NULL) < 0)
+        sp_err_clear();
+    rc = sp_txn_recover(outcome, install->root, sets ? is_released : NULL, sets);
     if (rc == 0 && is_split(install))
-        rc = sp_txn_recover(&second, install->site);
+        rc = sp_txn_recover(&second, install->site, sets ? is_released : NULL, sets);
     if (rc == 0 && second != NULL && strcmp(*outcome, "nothing to do") == 0)
         *outcome = second;
+    sp_patchsets_free(sets);
     return rc;
 }

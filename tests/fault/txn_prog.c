@@ -98,7 +98,7 @@ static int change(const char *root, bool forward)
 static int recover(const char *root)
 {
     const char *outcome;
-    int rc = sp_txn_recover(&outcome, root);
+    int rc = sp_txn_recover(&outcome, root, NULL, NULL);
 
     if (rc >= 0)
         puts(outcome);
