@@ -27,7 +27,8 @@
  *      file elsewhere keeps the old inode). Created files come first, then replaced ones, removed ones last.
  *   4. done: the old images go, then directories that became empty, then the journal.
  * An error in 1 undoes 1. An error in 3 renames the journal to say "abort" and puts the old images back; if even that
- * fails the journal stays and the code is SP_EINTERRUPTED. SIGHUP, SIGINT, SIGQUIT and SIGTERM wait until it is over.
+ * fails the journal stays and the code is SP_EINTERRUPTED. SIGHUP, SIGINT, SIGQUIT and SIGTERM wait until it is over;
+ * a file size limit (ulimit -f) is an error like a full disk.
  *
  * Concurrency: an exclusive flock(2) on the root directory itself, which leaves no lock file behind. The
  * loser waits up to a few seconds, then gets SP_ECANNOT naming the holder's pid if it can be known.

@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -771,6 +772,44 @@ static void ctrl_c_waits_for_the_commit(void **state)
     assert_new(tree);
 }
 
+/* In a child: the limit is for good. */
+static void commit_large_file_and_exit(const struct tree *tree, rlim_t limit)
+{
+    static char large[8192];
+    struct sp_oid old = oid_of("old b");
+    struct sp_txn *txn = begin(tree);
+    struct rlimit at = {limit, limit};
+    int rc = sp_txn_create(txn, "x/small.py", 0644, "x", 1);
+
+    memset(large, '#', sizeof large);
+    if (rc == 0)
+        rc = sp_txn_replace(txn, "pkg/b.py", &old, large, sizeof large);
+    if (rc == 0 && setrlimit(RLIMIT_FSIZE, &at) == 0)
+        rc = sp_txn_commit(txn);
+    _exit(rc == SP_ECANNOT && strstr(sp_err_message(), "File too large") ? 0 : 1);
+}
+
+static void a_file_size_limit_does_not_kill_half_way(void **state)
+{
+    static const rlim_t limits[] = {0, 4096}; /* the journal does not fit; it does, but the file does not */
+    const struct tree *tree = *state;
+
+    put_old(tree);
+    for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
+        pid_t child = fork();
+        int status;
+
+        assert_true(child >= 0);
+        if (child == 0)
+            commit_large_file_and_exit(tree, limits[i]);
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), 0);
+        assert_old(tree);
+        assert_false(is_pending(tree));
+    }
+}
+
 /* ---- interrupted ---- */
 
 static void an_interrupted_tree_is_not_written_to(void **state)
@@ -1067,6 +1106,7 @@ int main(void)
         IN_TREE(a_full_disk_at_any_fsync_leaves_the_old_tree),
         IN_TREE(a_folder_that_cannot_be_synced_is_no_error),
         IN_TREE(ctrl_c_waits_for_the_commit),
+        IN_TREE(a_file_size_limit_does_not_kill_half_way),
         IN_TREE(an_interrupted_tree_is_not_written_to),
         IN_TREE(a_command_at_work_is_not_called_interrupted),
         IN_TREE(recover_finishes_what_was_decided),
