@@ -363,28 +363,21 @@ static int two_journals(enum sp_journal_state a, enum sp_journal_state b)
 
 static int scan(enum sp_journal_state *state, DIR *dir)
 {
-    bool empty = true;
     struct dirent *entry;
 
     errno = 0;
     while ((entry = readdir(dir)) != NULL) {
         enum sp_journal_state seen = state_of_name(entry->d_name);
 
-        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
-            continue;
-        empty = false;
         if (seen > SP_JOURNAL_LEFTOVER && *state > SP_JOURNAL_LEFTOVER)
             return two_journals(*state, seen);
         if (seen > *state)
             *state = seen;
     }
-    if (errno)
-        return sp_err_sys(SP_ECANNOT, "cannot read '" SP_STATE_DIR "'");
-    if (empty)
-        *state = SP_JOURNAL_LEFTOVER;
-    return SP_OK;
+    return errno ? sp_err_sys(SP_ECANNOT, "cannot read '" SP_STATE_DIR "'") : SP_OK;
 }
 
+/* An empty directory, or one of others' files alone, is no journal: what a kill left before or after one is harmless. */
 int sp_journal_find(enum sp_journal_state *state, int root)
 {
     DIR *dir;
@@ -392,12 +385,12 @@ int sp_journal_find(enum sp_journal_state *state, int root)
 
     *state = SP_JOURNAL_NONE;
     rc = open_state_dir(&fd, root);
-    if (rc < 0) {
-        if (errno != ENOENT)
-            return rc;
+    if (rc < 0 && errno == ENOENT) {
         sp_err_clear();
         return SP_OK;
     }
+    if (rc < 0)
+        return errno == ENOTDIR ? sp_err_hint(rc, "move that file away: this tool keeps a directory there") : rc;
     dir = fdopendir(fd);
     if (!dir) {
         close(fd);
@@ -406,6 +399,25 @@ int sp_journal_find(enum sp_journal_state *state, int root)
     rc = scan(state, dir);
     closedir(dir);
     return rc;
+}
+
+static int explain_unreadable(const char *path)
+{
+    int rc = sp_err_wrap(SP_EINTERRUPTED, "'%s' was not written by this tool, or was changed", path);
+    sp_err_hint(rc, "restore that file, or move it away, reinstall SGLang and run sgl-pcie status; "
+                    "side files to delete by hand: " SP_STATE_DIR "-*.new, " SP_STATE_DIR "-*.old");
+    return rc;
+}
+
+/* A directory, a pipe, a link: whoever put it there, nothing is lost with it. */
+static int explain_odd(int rc, int root, const char *path)
+{
+    struct stat st;
+
+    if (fstatat(root, path, &st, AT_SYMLINK_NOFOLLOW) < 0 || S_ISREG(st.st_mode))
+        return rc;
+    rc = sp_err(SP_EINTERRUPTED, "'%s' is not a regular file, and was not made by this tool", path);
+    return sp_err_hint(rc, "move it out of " SP_STATE_DIR ", then run sgl-pcie recover");
 }
 
 int sp_journal_read(struct sp_journal *out, int root, enum sp_journal_state state)
@@ -421,11 +433,10 @@ int sp_journal_read(struct sp_journal *out, int root, enum sp_journal_state stat
         rc = sp_err(SP_EINTERRUPTED, "'%s' has just gone", path);
     else if (rc == 0)
         rc = sp_journal_parse(out, text.data, text.len);
-    if (rc == SP_EFAIL) {
-        rc = sp_err_wrap(SP_EINTERRUPTED, "'%s' was not written by this tool, or was changed", path);
-        sp_err_hint(rc, "restore that file, or move it away, reinstall SGLang and run sgl-pcie status; "
-                        "side files to delete by hand: " SP_STATE_DIR "-*.new, " SP_STATE_DIR "-*.old");
-    }
+    if (rc == SP_EFAIL)
+        rc = explain_unreadable(path);
+    else if (rc == SP_ECANNOT)
+        rc = explain_odd(rc, root, path);
     sp_buf_free(&text);
     return rc;
 }
@@ -507,24 +518,13 @@ int sp_journal_advance(int root, enum sp_journal_state from, enum sp_journal_sta
     return rc;
 }
 
-/* With the journal gone the transaction is over. What may fail after that is no reason to say that it failed (a power
- * cut may bring back a journal that only asks to remove what has been removed), unless it leaves an empty directory,
- * which counts as pending. */
-static int remove_state_dir(int root, int dir)
+/* With the journal gone the transaction is over. What may fail after that is no reason to say that it failed: a power
+ * cut may bring back a journal that only asks to remove what has been removed, and an empty directory asks nothing. */
+static void remove_state_dir(int root, int dir)
 {
-    enum sp_journal_state state;
-    int why;
-
     (void)fsync(dir);
-    if (unlinkat(root, SP_STATE_DIR, AT_REMOVEDIR) == 0 || errno == ENOTEMPTY || errno == EEXIST) {
-        (void)fsync(root);
-        return SP_OK;
-    }
-    why = errno;
-    if (sp_journal_find(&state, root) == SP_OK && state == SP_JOURNAL_NONE)
-        return SP_OK;
-    errno = why;
-    return sp_err_sys(SP_ECANNOT, "cannot remove '" SP_STATE_DIR "'");
+    (void)unlinkat(root, SP_STATE_DIR, AT_REMOVEDIR);
+    (void)fsync(root);
 }
 
 int sp_journal_remove(int root, enum sp_journal_state state)
@@ -535,11 +535,11 @@ int sp_journal_remove(int root, enum sp_journal_state state)
     if (rc < 0)
         return rc;
     if (unlinkat(dir, NEW_NAME, 0) < 0 && errno != ENOENT)
-        rc = sp_err_sys(SP_ECANNOT, "cannot remove '" SP_STATE_DIR "/" NEW_NAME "'");
+        rc = explain_odd(sp_err_sys(SP_ECANNOT, "cannot remove '" SP_STATE_DIR "/" NEW_NAME "'"), dir, NEW_NAME);
     if (rc >= 0 && state > SP_JOURNAL_LEFTOVER && unlinkat(dir, state_names[state], 0) < 0 && errno != ENOENT)
         rc = sp_err_sys(SP_ECANNOT, "cannot remove '" SP_STATE_DIR "/%s'", state_names[state]);
     if (rc >= 0)
-        rc = remove_state_dir(root, dir);
+        remove_state_dir(root, dir);
     close(dir);
     return rc;
 }

@@ -31,7 +31,7 @@
 
 enum sp_journal_state {
     SP_JOURNAL_NONE,
-    SP_JOURNAL_LEFTOVER, /* only journal.new, or an empty state directory: killed before or after everything */
+    SP_JOURNAL_LEFTOVER, /* only journal.new: killed before everything */
     SP_JOURNAL_STAGE,
     SP_JOURNAL_COMMIT,
     SP_JOURNAL_ABORT,
@@ -80,7 +80,7 @@ bool sp_journal_may_change(const char *path);
 int sp_journal_parse(struct sp_journal *out, const char *data, size_t len);
 int sp_journal_format(struct sp_buf *out, const struct sp_journal *journal);
 
-/* How far is the transaction beneath root? SP_EINTERRUPTED when there is more than one journal. */
+/* How far is the transaction beneath root? NONE also for an empty state directory. SP_EINTERRUPTED when there is more than one journal. */
 int sp_journal_find(enum sp_journal_state *state, int root);
 
 /* As sp_txn_pending() in base/txn.h, without regard to a writer at work. */

@@ -5,6 +5,7 @@
 #include "base/shell.h"
 #include "base/txn.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/file.h>
@@ -193,6 +194,8 @@ static int recover(const char **outcome, struct repair *repair)
     enum sp_journal_state state;
     int rc = sp_journal_find(&state, repair->root);
 
+    if (rc >= 0 && state == SP_JOURNAL_NONE) /* killed before or after everything: perhaps an empty directory is left */
+        (void)unlinkat(repair->root, SP_STATE_DIR, AT_REMOVEDIR);
     if (rc < 0 || state == SP_JOURNAL_NONE)
         return rc;
     if (state > SP_JOURNAL_LEFTOVER)

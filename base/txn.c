@@ -5,6 +5,7 @@
 #include "base/image.h"
 #include "base/journal.h"
 #include "base/lock.h"
+#include "base/shell.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -54,7 +55,9 @@ static int restore_error(int rc, struct saved_error *saved)
 
 static int hint_recover(int rc, const char *root_path)
 {
-    return sp_err_hint(rc, "sgl-pcie recover --site '%s'", root_path);
+    char site[SP_QUOTED_MAX];
+
+    return sp_err_hint(rc, "sgl-pcie recover --site %s", sp_shell_quote(site, root_path));
 }
 
 /* ---- planning ---- */

@@ -69,9 +69,9 @@ size_t sp_txn_broken_links(const struct sp_txn *txn);
 int sp_txn_commit(struct sp_txn *txn);
 void sp_txn_free(struct sp_txn *txn);
 
-/* Is a journal there, or what a kill left before or after one (an empty state directory)? *out = true also for a
- * journal that cannot be read: the tree is then not fine either. command (may be NULL): the command that was
- * interrupted, for the caller to free; NULL when unreadable. Not to be called while holding a transaction. */
+/* Is a journal there, or the beginning of one? *out = true also for a journal that cannot be read: the tree is then not
+ * fine either. An empty state directory means nothing. command (may be NULL): the command that was interrupted, for the
+ * caller to free; NULL when unreadable. Not to be called while holding a transaction. */
 int sp_txn_pending(bool *out, char **command, int dirfd);
 
 /* Is this the blob id of a released file of this path, of whatever release? */

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -152,7 +153,7 @@ static void what_a_kill_left_is_seen(void **state)
     const struct tree *tree = *state;
 
     tree_mkdir(tree, ".sgl-pcie");
-    assert_state(tree, SP_JOURNAL_LEFTOVER);
+    assert_state(tree, SP_JOURNAL_NONE); /* a user may have deleted the manifest */
     tree_put(tree, ".sgl-pcie/manifest.json", "{}");
     assert_state(tree, SP_JOURNAL_NONE);
     tree_put(tree, ".sgl-pcie/journal.new", "{");
@@ -182,6 +183,35 @@ static void a_foreign_journal_says_what_to_do(void **state)
     assert_said("'.sgl-pcie/journal.commit' was not written by this tool");
     assert_said("field 'schema' is 'other'");
     assert_said("move it away");
+}
+
+/* A pipe would be waited for if it were opened to be read. */
+static void what_is_no_file_says_what_to_do(void **state)
+{
+    const struct tree *tree = *state;
+    struct sp_journal journal;
+    enum sp_journal_state found;
+
+    tree_mkdir(tree, ".sgl-pcie");
+    assert_int_equal(mkfifoat(tree->fd, ".sgl-pcie/journal.commit", 0644), 0);
+    tree_mkdir(tree, ".sgl-pcie/journal.done");
+    tree_link(tree, "nowhere", ".sgl-pcie/journal.abort");
+    alarm(10);
+    for (int kind = SP_JOURNAL_COMMIT; kind <= SP_JOURNAL_DONE; kind++) {
+        int rc = sp_journal_read(&journal, tree->fd, (enum sp_journal_state)kind);
+
+        assert_int_equal(rc, SP_EINTERRUPTED);
+        assert_said("is not a regular file");
+        assert_said("move it out of .sgl-pcie");
+    }
+    alarm(0);
+    tree_mkdir(tree, ".sgl-pcie/journal.new");
+    assert_int_equal(sp_journal_remove(tree->fd, SP_JOURNAL_LEFTOVER), SP_EINTERRUPTED);
+    assert_said("move it out of .sgl-pcie");
+    assert_int_equal(renameat(tree->fd, ".sgl-pcie", tree->fd, "aside"), 0);
+    tree_put(tree, ".sgl-pcie", "a file");
+    assert_int_equal(sp_journal_find(&found, tree->fd), SP_ECANNOT);
+    assert_said("move that file away");
 }
 
 static void a_linked_state_directory_is_not_followed(void **state)
@@ -228,6 +258,7 @@ int main(void)
         IN_TREE(what_a_kill_left_is_seen),
         IN_TREE(two_journals_are_not_guessed_between),
         IN_TREE(a_foreign_journal_says_what_to_do),
+        IN_TREE(what_is_no_file_says_what_to_do),
         IN_TREE(a_linked_state_directory_is_not_followed),
         IN_TREE(a_journal_too_large_is_not_read),
     };

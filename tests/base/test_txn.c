@@ -1059,13 +1059,40 @@ static void an_unreadable_journal_is_pending_and_explained(void **state)
     assert_said("are both there");
 }
 
+static void an_emptied_state_directory_is_no_obstacle(void **state)
+{
+    const struct tree *tree = *state;
+    struct sp_txn *txn;
+
+    tree_mkdir(tree, ".sgl-pcie");
+    put_old(tree);
+    txn = begin(tree);
+    plan_all(txn);
+    assert_int_equal(sp_txn_commit(txn), 0);
+    sp_txn_free(txn);
+    assert_new(tree);
+}
+
+static void a_quote_in_the_path_does_not_break_the_hint(void **state)
+{
+    const struct tree *tree = *state;
+    char root[256], expected[256];
+    struct sp_txn *txn;
+
+    tree_put(tree, "o'neill/.sgl-pcie/journal.new", "{");
+    snprintf(root, sizeof root, "%s/o'neill", tree->path);
+    snprintf(expected, sizeof expected, "sgl-pcie recover --site '%s/o'\\''neill'", tree->path);
+    assert_int_equal(sp_txn_begin(&txn, root, "apply"), SP_EINTERRUPTED);
+    assert_string_equal(sp_err_hint_text(), expected);
+}
+
 static void leftovers_of_a_kill_are_swept_up(void **state)
 {
     const struct tree *tree = *state;
 
     tree_mkdir(tree, ".sgl-pcie");
-    assert_true(is_pending(tree));
-    assert_string_equal(recover(tree), "rolled back");
+    assert_false(is_pending(tree));
+    assert_string_equal(recover(tree), "nothing to do");
     assert_int_equal(tree_count(tree), 0);
     tree_put(tree, ".sgl-pcie/journal.new", "{\"sch");
     tree_put(tree, ".sgl-pcie/manifest.json", "{}");
@@ -1120,6 +1147,8 @@ int main(void)
         IN_TREE(a_recover_after_a_reinstall_may_fail_anywhere_and_be_repeated),
         IN_TREE(recover_does_not_follow_a_planted_link),
         IN_TREE(an_unreadable_journal_is_pending_and_explained),
+        IN_TREE(an_emptied_state_directory_is_no_obstacle),
+        IN_TREE(a_quote_in_the_path_does_not_break_the_hint),
         IN_TREE(leftovers_of_a_kill_are_swept_up),
     };
 
