@@ -15,16 +15,25 @@
 
 enum { ANSWER_MAX = 1 << 20, METADATA_MAX = 4 << 20, PROBE_SECONDS = 20, MAX_CANDIDATES = 3 };
 
-/* Run in isolated mode, so neither the current folder nor PYTHONPATH has a say; the user's own site-packages is
- * put back, as it is where `pip install --user` goes. find_spec() of a top-level name imports nothing. */
-static const char probe[] = "import sys, sysconfig, json, os\n"
+/* `site` has done its work as for a server: user site, .pth files, finders of editable installs. PYTHONPATH has no say
+ * (-E), nor has the current folder: its entry goes before anything is imported. find_spec() of a top-level name imports
+ * nothing. The answer comes after a mark, as start-up files may print; the mark is not in this text, which they may
+ * print too. */
+static const char probe[] = "import sys\n"
+                            "sys.path[:] = [entry for entry in sys.path if entry not in ('', '/')]\n"
+                            "import json, sysconfig\n"
                             "from importlib.util import find_spec\n"
-                            "if sys.prefix == sys.base_prefix:\n"
-                            "    import site\n"
-                            "    sys.path.insert(0, site.getusersitepackages())\n"
                             "spec = find_spec('sglang')\n"
-                            "json.dump({'origin': spec.origin if spec else None,\n"
-                            "           'purelib': sysconfig.get_path('purelib')}, sys.stdout)\n";
+                            "metadata = None\n"
+                            "try:\n"
+                            "    from importlib.metadata import distribution\n"
+                            "    metadata = str(distribution('sglang').locate_file(''))\n"
+                            "except Exception:\n"
+                            "    pass\n"
+                            "print('\\nsgl-pcie' + ':answer\\n' + json.dumps({\n"
+                            "    'origin': spec.origin if spec else None, 'metadata': metadata,\n"
+                            "    'purelib': sysconfig.get_path('purelib')}), flush=True)\n";
+static const char mark[] = "\nsgl-pcie:answer\n";
 
 static char *join(const char *dir, const char *name)
 {
@@ -174,6 +183,24 @@ static int complete(struct sp_install *install, const char *root, const char *si
     return install->site != NULL && install->site_fd >= 0 ? 0 : sp_err(SP_ECANNOT, "out of memory");
 }
 
+/* The folder named holds no sglang/. An environment has one further below: say how to name it. */
+static int no_package(const char *option, const char *root)
+{
+    char *python = join(root, "bin/python3"), *config = join(root, "pyvenv.cfg");
+    int rc = sp_err(SP_EUSAGE, "no SGLang in %s '%s': there is no folder sglang/ in it", option, root);
+
+    if (python != NULL && config != NULL && (access(python, X_OK) == 0 || access(config, F_OK) == 0))
+        rc = sp_err_hint(rc, "name the interpreter of this environment: --python %s", python);
+    free(python);
+    free(config);
+    return rc;
+}
+
+static int is_missing(int error)
+{
+    return error == ENOENT || error == ENOTDIR;
+}
+
 /* from_folder: --site DIR and --source DIR; root is the folder that should hold sglang/. */
 static int from_folder(struct sp_install *install, const char *option, const char *dir, const char *root)
 {
@@ -181,12 +208,16 @@ static int from_folder(struct sp_install *install, const char *option, const cha
     struct stat st;
     int rc = 0;
 
-    if (!is_directory(dir))
-        rc = sp_err(SP_EUSAGE, "%s '%s' is not a directory", option, dir);
-    else if (package == NULL)
+    if (package == NULL)
         rc = sp_err(SP_ECANNOT, "out of memory");
-    else if (lstat(package, &st) != 0)
-        rc = sp_err(SP_EUSAGE, "no SGLang in %s '%s': there is no folder sglang/ in it", option, root);
+    else if (stat(dir, &st) != 0 && !is_missing(errno))
+        rc = sp_err_sys(SP_ECANNOT, "cannot look at %s '%s'", option, dir);
+    else if (!is_directory(dir))
+        rc = sp_err(SP_EUSAGE, "%s '%s' is not a directory", option, dir);
+    else if (lstat(package, &st) != 0 && !is_missing(errno))
+        rc = sp_err_sys(SP_ECANNOT, "cannot look into %s '%s'", option, root);
+    else if (lstat(package, &st) != 0 || !(S_ISDIR(st.st_mode) || S_ISLNK(st.st_mode)))
+        rc = no_package(option, root);
     free(package);
     return rc < 0 ? rc : complete(install, root, root);
 }
@@ -207,58 +238,104 @@ static int from_source(struct sp_install *install, const char *dir)
     return rc;
 }
 
+/* The object after the last mark, or NULL. */
+static json_t *read_answer(const struct sp_buf *out)
+{
+    const size_t len = sizeof mark - 1;
+    const char *text = NULL, *end = out->data + out->len, *next = out->data;
+
+    while ((next = memmem(next, (size_t)(end - next), mark, len)) != NULL)
+        text = next += len;
+    return text ? json_loadb(text, (size_t)(end - text), JSON_DISABLE_EOF_CHECK, NULL) : NULL;
+}
+
+/* The same file from any working directory. The link is kept: it is what makes a virtual environment. */
+static char *absolute(const char *python)
+{
+    char *here = *python != '/' && strchr(python, '/') != NULL ? get_current_dir_name() : NULL;
+    char *path = here ? join(here, python) : strdup(python);
+
+    free(here);
+    return path;
+}
+
+/* Asked from "/", so that start-up files see nothing of ours, and without leaving bytecode behind. -E drops
+ * PYTHONNOUSERSITE too, which servers obey. */
 static int ask(json_t **answer, const char *python)
 {
-    const char *const argv[] = {python, "-I", "-c", probe, NULL};
-    struct sp_proc_options options = {.seconds = PROBE_SECONDS, .output_max = ANSWER_MAX};
+    const char *no_user = getenv("PYTHONNOUSERSITE");
+    char *program = absolute(python);
+    const char *const argv[] = {program, no_user && *no_user ? "-sEB" : "-EB", "-c", probe, NULL};
+    struct sp_proc_options options = {.seconds = PROBE_SECONDS, .output_max = ANSWER_MAX, .dir = "/"};
     struct sp_proc_result result = {0};
-    int rc = sp_proc_run(&result, argv, &options);
+    int rc = program ? sp_proc_run_ok(&result, argv, &options) : sp_err(SP_ECANNOT, "out of memory");
 
-    if (rc < 0)
+    if (result.timed_out)
+        rc = sp_err(SP_ECANNOT, "the interpreter '%s' did not answer within %d s", python, PROBE_SECONDS);
+    else if (rc < 0)
         rc = sp_err_wrap(SP_ECANNOT, "cannot ask the interpreter '%s'", python);
-    else if (result.status != 0)
-        rc = sp_err(SP_ECANNOT, "the interpreter '%s' failed with status %d: %s", python, result.status,
-                    result.err.len ? result.err.data : "no message");
-    else if ((*answer = json_loadb(result.out.data, result.out.len, JSON_DISABLE_EOF_CHECK, NULL)) == NULL)
+    else if ((*answer = read_answer(&result.out)) == NULL)
         rc = sp_err(SP_ECANNOT, "the interpreter '%s' gave no usable answer", python);
+    if (rc < 0)
+        rc = sp_err_hint(rc, "name another one with --python, or the folder with --site");
     sp_proc_free(&result);
+    free(program);
     return rc;
 }
 
-/* "/x/sglang/__init__.py" -> "/x" */
-static char *root_of_origin(const char *origin)
+/* "/x/sglang/__init__.py" -> "/x"; -1 when it is something else: a module, or a package in "/". */
+static int root_of_origin(char **root, const char *origin, const char *python)
 {
-    char *root = strdup(origin);
+    static const char tail[] = "/sglang/__init__.";
+    const char *slash = strrchr(origin, '/'), *package = slash;
+    int rc = 0;
 
-    for (int up = 0; up < 2 && root != NULL; up++) {
-        char *slash = strrchr(root, '/');
-
-        if (slash != NULL)
-            *slash = '\0';
+    while (package > origin && *--package != '/')
+        ;
+    if (package == origin || strncmp(package, tail, sizeof tail - 1) != 0) {
+        sp_err(SP_EUSAGE, "the interpreter '%s' finds SGLang at '%s', which is not a package in a folder sglang/",
+               python, origin);
+        rc = sp_err_hint(SP_EUSAGE, "name another one with --python, or the folder with --site");
+    } else if ((*root = strndup(origin, (size_t)(package - origin))) == NULL) {
+        rc = sp_err(SP_ECANNOT, "out of memory");
     }
-    return root;
+    return rc;
+}
+
+/* Where the runtime goes when it cannot lie beside the package: with the metadata of an editable install (it may be
+ * the user's), else where this interpreter installs. */
+static const char *site_of_answer(const json_t *answer, const char *root)
+{
+    const char *metadata = json_string_value(json_object_get(answer, "metadata"));
+    const char *purelib = json_string_value(json_object_get(answer, "purelib"));
+    const char *site = root;
+
+    if (metadata != NULL && strcmp(metadata, root) != 0 && is_directory(metadata))
+        site = metadata;
+    else if (purelib != NULL && is_directory(purelib))
+        site = purelib;
+    return site;
 }
 
 /* 1: the interpreter has no SGLang (the message says so). */
 static int from_python(struct sp_install *install, const char *python)
 {
     json_t *answer = NULL;
-    const char *origin, *purelib;
+    const char *origin;
     char *root = NULL;
     int rc = ask(&answer, python);
 
     if (rc < 0)
         return rc;
     origin = json_string_value(json_object_get(answer, "origin"));
-    purelib = json_string_value(json_object_get(answer, "purelib"));
     if (origin == NULL || *origin != '/') {
         sp_err(SP_EUSAGE, "the interpreter '%s' has no SGLang", python);
         sp_err_hint(SP_EUSAGE, "name another one with --python, or a folder with --site");
         rc = 1;
     } else {
-        root = root_of_origin(origin);
-        rc = root ? complete(install, root, purelib && is_directory(purelib) ? purelib : root)
-                  : sp_err(SP_ECANNOT, "out of memory");
+        rc = root_of_origin(&root, origin, python);
+        if (rc == 0)
+            rc = complete(install, root, site_of_answer(answer, root));
     }
     if (rc == 0 && (install->python = strdup(python)) == NULL)
         rc = sp_err(SP_ECANNOT, "out of memory");

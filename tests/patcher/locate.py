@@ -6,6 +6,7 @@
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -101,6 +102,174 @@ class Servers(Case):
             process.kill()
             process.wait()
         self.round_trip()
+
+
+class Interpreters(Case):
+    """What `python -m sglang.launch_server` would import is what is found, wherever `site` takes it from."""
+
+    def setUp(self):
+        super().setUp()
+        self.env = {"PYTHONUSERBASE": str(self.scratch / "base"), "PYTHONNOUSERSITE": "", "PYTHONPATH": ""}
+        self.user = pathlib.Path(self.ask(SYSTEM, "import site; print(site.getusersitepackages())"))
+        self.user.mkdir(parents=True)
+
+    def ask(self, python, code):
+        done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True, cwd="/", env={**os.environ, **self.env})
+        return done.stdout.strip()
+
+    def checkout(self):
+        folder = self.scratch / "checkout/python"
+        folder.mkdir(parents=True)
+        wheels.unpack(VERSION, folder)
+        for info in folder.glob("*.dist-info"):
+            shutil.rmtree(info)
+        return folder
+
+    def editable(self, site, root):
+        """What `pip install -e` leaves, in its simple form."""
+        info = site / f"sglang-{VERSION}.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: sglang\nVersion: {VERSION}\n")
+        (site / "__editable__.sglang.pth").write_text(f"{root}\n")
+
+    def found(self, python, **env):
+        return tool("status", "--python", python, env={**self.env, **env}, cwd=self.scratch)["install"]
+
+    def test_a_path_file_in_the_user_site(self):
+        root = self.checkout()
+        (self.user / "sglang.pth").write_text(f"{root}\n")
+        self.assertEqual(self.found(SYSTEM)["root"], str(root))
+
+    def test_an_editable_install_by_the_user(self):
+        """The runtime goes beside the metadata: the interpreter's own folder belongs to root."""
+        root = self.checkout()
+        self.editable(self.user, root)
+        install = tool("apply", "--python", SYSTEM, env=self.env)["install"]
+        self.assertEqual((install["layout"], install["root"], install["site"], install["sglang"]),
+                         ("editable", str(root), str(self.user), VERSION))
+        self.assertEqual(self.ask(SYSTEM, "import sgl_pcie; print(sgl_pcie.__file__)"), f"{self.user}/sgl_pcie/__init__.py")
+        tool("revert", "--python", SYSTEM, env=self.env)
+        self.assertFalse((self.user / "sgl_pcie").exists())
+
+    def test_an_environment_that_sees_the_system(self):
+        """It sees the user's folder too, after its own; an environment on its own does not."""
+        wheels.unpack(VERSION, self.user)
+        python, site = self.venv("--system-site-packages")
+        self.assertEqual(self.found(python)["root"], str(self.user))
+        wheels.unpack(VERSION, site)
+        self.assertEqual(self.found(python)["root"], str(site))
+        alone, _ = self.venv(name="alone")
+        tool("status", "--python", alone, env=self.env, want=2)
+
+    def test_a_finder_of_setuptools(self):
+        """The real tool: its finder puts no folder on the path, only find_spec() through it tells."""
+        root, folder = self.checkout(), self.scratch / "builder"
+        (root / "pyproject.toml").write_text(f'[build-system]\nrequires = ["setuptools"]\nbuild-backend = "setuptools.build_meta"\n'
+                                             f'[project]\nname = "sglang"\nversion = "{VERSION}"\n'
+                                             '[tool.setuptools.packages.find]\ninclude = ["sglang*"]\n')
+        subprocess.run([SYSTEM, "-m", "venv", folder], check=True)
+        subprocess.run([folder / "bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "-e", root],
+                       check=True)
+        (site,) = folder.glob("lib/python*/site-packages")
+        self.assertTrue(list(site.glob("__editable___sglang*_finder.py")), "no finder: this test would prove nothing")
+        self.assertEqual(self.found(folder / "bin/python")["site"], str(site))
+        for path in site.glob("*sglang*"):
+            shutil.move(path, self.user)
+        install = self.found(SYSTEM)
+        self.assertEqual((install["root"], install["site"]), (str(root), str(self.user)))
+
+    def test_the_users_folder_can_be_off(self):
+        wheels.unpack(VERSION, self.user)
+        tool("status", "--python", SYSTEM, env={**self.env, "PYTHONNOUSERSITE": "1"}, want=2)
+
+    def test_the_folder_and_the_search_path_have_no_say(self):
+        wheels.unpack(VERSION, self.scratch)
+        (self.scratch / "json.py").write_text("raise SystemExit('the wrong json')\n")
+        python, site = self.venv()
+        tool("status", "--python", python, env={**self.env, "PYTHONPATH": str(self.scratch)}, cwd=self.scratch, want=2)
+        wheels.unpack(VERSION, site)
+        self.assertEqual(self.found("venv/bin/python3", PYTHONPATH=str(self.scratch))["root"], str(site))
+
+
+class Answers(Case):
+    """Interpreters that do not just answer."""
+
+    def fake(self, script):
+        path = self.scratch / "python3"
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+        return path
+
+    def refused(self, script):
+        answer = tool("status", "--python", self.fake(script), want=5)
+        self.assertEqual(answer["next"], "name another one with --python, or the folder with --site")
+        return answer["message"]
+
+    def test_a_python_that_prints_at_start_up(self):
+        python, site = self.venv()
+        wheels.unpack(VERSION, site)
+        (site / "sitecustomize.py").write_text("import atexit, sys\nprint('{\"origin\": 1}', getattr(sys, 'orig_argv', ''))\n"
+                                               "atexit.register(print, 'bye')\n")
+        self.assertEqual(tool("status", "--python", python)["install"]["root"], str(site))
+
+    def test_a_python_that_hangs(self):
+        self.assertIn("did not answer within 20 s", self.refused("exec sleep 60"))
+
+    def test_a_python_that_is_killed(self):
+        self.assertIn("was ended by signal 9", self.refused("kill -9 $$"))
+
+    def test_a_python_that_fails(self):
+        message = self.refused("echo 'Traceback (most recent call last):\n  File \"x\", line 1\nImportError: no luck' >&2; exit 3")
+        self.assertIn("status 3: ImportError: no luck", message)
+        self.assertNotIn("Traceback", message)
+
+    def test_a_program_that_is_no_python(self):
+        self.assertIn("no usable answer", self.refused("echo '{}'"))
+
+    def test_a_module_of_that_name(self):
+        python, site = self.venv()
+        (site / "sglang.py").write_text("")
+        message = tool("status", "--python", python, want=2)["message"]
+        self.assertIn(f"'{site}/sglang.py', which is not a package in a folder sglang/", message)
+
+    def test_a_package_at_the_root(self):
+        python, site = self.venv()
+        (site / "hook.py").write_text("import sys, types\nclass Finder:\n"
+                                      "    def find_spec(name, path=None, target=None):\n"
+                                      "        return types.SimpleNamespace(origin='/sglang/__init__.py') if name == 'sglang' else None\n"
+                                      "sys.meta_path.insert(0, Finder)\n")
+        (site / "hook.pth").write_text("import hook\n")
+        self.assertIn("'/sglang/__init__.py'", tool("status", "--python", python, want=2)["message"])
+
+
+class Folders(Case):
+    def nobody(self):
+        """Who may not read everything."""
+        self.scratch.chmod(0o755)
+        return {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
+
+    def test_a_folder_that_cannot_be_read(self):
+        who, site = self.nobody(), self.scratch / "closed/site"
+        wheels.unpack(VERSION, site)
+        self.addCleanup(site.parent.chmod, 0o755)
+        self.addCleanup(site.chmod, 0o755)
+        for closed in (site, site.parent):
+            closed.chmod(0)
+            for option in ("--site", "--source"):
+                message = tool("status", option, site, want=5, **who)["message"]
+                self.assertIn(str(site), message)
+                self.assertIn("Permission denied", message)
+            closed.chmod(0o755)
+
+    def test_a_file_of_that_name(self):
+        (self.scratch / "sglang").write_text("")
+        self.assertIn("there is no folder sglang/", tool("status", "--site", self.scratch, want=2)["message"])
+
+    def test_an_environment_instead_of_its_folder(self):
+        python, _ = self.venv()
+        answer = tool("status", "--site", self.scratch / "venv", want=2)
+        self.assertIn("there is no folder sglang/", answer["message"])
+        self.assertIn(f"--python {python}", answer["next"])
 
 
 if __name__ == "__main__":
