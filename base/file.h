@@ -54,8 +54,8 @@ int sp_write_all(int fd, const void *data, size_t len, const char *name);
  * beside the new one. 0, or -1 with errno; sets no message. */
 int sp_rename_noreplace(int dir, const char *from, const char *to);
 
-/* Give what was just made in dir to dir's owner and group, when we are root: with sudo the owner of a tree must still be
- * able to change and to remove all of it. Not an error where root may not (user namespaces, a squashing NFS server). */
+/* Give what was just made in dir to dir's owner and group, when we are root: with sudo the owner of a tree must still
+ * be able to change and to remove all of it. Not an error where root may not (user namespaces, NFS). */
 int sp_adopt(int fd, int dir, const char *path);
 
 /* Make directory name in dir, and open it: owner and group as dir (sp_adopt), mode 0755 whatever the umask is, since

@@ -377,7 +377,7 @@ static int scan(enum sp_journal_state *state, DIR *dir)
     return errno ? sp_err_sys(SP_ECANNOT, "cannot read '" SP_STATE_DIR "'") : SP_OK;
 }
 
-/* An empty directory, or one of others' files alone, is no journal: what a kill left before or after one is harmless. */
+/* An empty directory, or one of others' files alone, is no journal: a kill before or after everything does no harm. */
 int sp_journal_find(enum sp_journal_state *state, int root)
 {
     DIR *dir;

@@ -80,7 +80,8 @@ bool sp_journal_may_change(const char *path);
 int sp_journal_parse(struct sp_journal *out, const char *data, size_t len);
 int sp_journal_format(struct sp_buf *out, const struct sp_journal *journal);
 
-/* How far is the transaction beneath root? NONE also for an empty state directory. SP_EINTERRUPTED when there is more than one journal. */
+/* How far is the transaction beneath root? NONE also for an empty state directory. SP_EINTERRUPTED when there is more
+ * than one journal. */
 int sp_journal_find(enum sp_journal_state *state, int root);
 
 /* As sp_txn_pending() in base/txn.h, without regard to a writer at work. */

@@ -81,8 +81,9 @@ typedef bool sp_txn_released(void *context, const char *path, const struct sp_oi
  * back; files that ...". May be killed and run again at any point.
  *
  * A file that is neither the old nor the new image was written by somebody else since. One that is released (NULL: none
- * is), or that is missing, was reinstalled or uninstalled: it is left alone, and all others are rolled back, whatever the
- * journal says, because what is new here may not fit it. Any other stops recover before any write: SP_EDRIFT names it. */
+ * is), or that is missing, was reinstalled or uninstalled: it is left alone, and all others are rolled back, whatever
+ * the journal says, because what is new here may not fit it. Any other stops recover before any write: SP_EDRIFT names
+ * it. */
 int sp_txn_recover(const char **outcome, const char *root, sp_txn_released *released, void *context);
 
 #endif

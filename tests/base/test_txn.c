@@ -965,7 +965,7 @@ static void a_file_of_another_release_is_left_and_the_rest_rolled_back(void **st
 
     interrupt(tree);
     reinstall(tree, "pkg/b.py", "other release");
-    assert_reinstalled(tree, (char *)(uintptr_t)"pkg/b.py");
+    assert_reinstalled(tree, (char *)(uintptr_t) "pkg/b.py");
     assert_text(tree, "pkg/a.py", "old a");
     assert_text(tree, "pkg/b.py", "other release");
     assert_text(tree, "pkg/gone.py", "old gone");
@@ -994,7 +994,7 @@ static void an_edited_file_beside_a_reinstalled_one_still_stops_recover(void **s
     reinstall(tree, "pkg/b.py", NULL);
     reinstall(tree, "pkg/a.py", "mine");
     count = tree_count(tree);
-    assert_int_equal(sp_txn_recover(&outcome, tree->path, is_other_release, (char *)(uintptr_t)"pkg/a.py"), SP_EDRIFT);
+    assert_int_equal(sp_txn_recover(&outcome, tree->path, is_other_release, (char *)(uintptr_t) "pkg/a.py"), SP_EDRIFT);
     assert_said("'pkg/a.py' was changed by somebody else");
     assert_int_equal(tree_count(tree), count);
     assert_text(tree, "pkg/a.py", "mine");
@@ -1013,7 +1013,7 @@ static void a_recover_after_a_reinstall_may_fail_anywhere_and_be_repeated(void *
         on_fsync = on_renameat = (struct fault){.at = 1, .why = EIO};
         on_fsync.at = at % 2 ? 0 : 1 + at / 8;
         on_renameat.at = at % 2 ? 1 + at / 8 : 0;
-        rc = sp_txn_recover(&outcome, tree->path, is_other_release, (char *)(uintptr_t)"pkg/b.py");
+        rc = sp_txn_recover(&outcome, tree->path, is_other_release, (char *)(uintptr_t) "pkg/b.py");
         assert_text(tree, "pkg/b.py", "other release");
         assert_true(at < 100);
     }
