@@ -20,7 +20,7 @@ enum { ANSWER_MAX = 1 << 20, METADATA_MAX = 4 << 20, PROBE_SECONDS = 20, MAX_CAN
  * nothing. The answer comes after a mark, as start-up files may print; the mark is not in this text, which they may
  * print too. */
 static const char probe[] = "import sys\n"
-                            "sys.path[:] = [entry for entry in sys.path if entry not in ('', '/')]\n"
+                            "sys.path[:] = [entry for entry in sys.path if entry != '']\n"
                             "import json, sysconfig\n"
                             "from importlib.util import find_spec\n"
                             "spec = find_spec('sglang')\n"
@@ -153,6 +153,11 @@ static int allocate(struct sp_install **out)
     return 0;
 }
 
+static int is_missing(int error)
+{
+    return error == ENOENT || error == ENOTDIR;
+}
+
 /* Fill in an install whose root and site are known. */
 static int complete(struct sp_install *install, const char *root, const char *site)
 {
@@ -162,7 +167,8 @@ static int complete(struct sp_install *install, const char *root, const char *si
     install->root = realpath(root, NULL);
     install->site = realpath(site, NULL);
     if (install->root == NULL || install->site == NULL)
-        return sp_err_sys(SP_EUSAGE, "cannot resolve '%s'", install->root ? site : root);
+        return sp_err_sys(is_missing(errno) ? SP_EUSAGE : SP_ECANNOT, "cannot resolve '%s'",
+                          install->root ? site : root);
     rc = open_directories(install);
     if (rc < 0)
         return rc;
@@ -194,11 +200,6 @@ static int no_package(const char *option, const char *root)
     free(python);
     free(config);
     return rc;
-}
-
-static int is_missing(int error)
-{
-    return error == ENOENT || error == ENOTDIR;
 }
 
 /* from_folder: --site DIR and --source DIR; root is the folder that should hold sglang/. */
@@ -249,26 +250,15 @@ static json_t *read_answer(const struct sp_buf *out)
     return text ? json_loadb(text, (size_t)(end - text), JSON_DISABLE_EOF_CHECK, NULL) : NULL;
 }
 
-/* The same file from any working directory. The link is kept: it is what makes a virtual environment. */
-static char *absolute(const char *python)
-{
-    char *here = *python != '/' && strchr(python, '/') != NULL ? get_current_dir_name() : NULL;
-    char *path = here ? join(here, python) : strdup(python);
-
-    free(here);
-    return path;
-}
-
-/* Asked from "/", so that start-up files see nothing of ours, and without leaving bytecode behind. -E drops
+/* In the current folder, as the shims of version managers choose by it; without leaving bytecode behind. -E drops
  * PYTHONNOUSERSITE too, which servers obey. */
 static int ask(json_t **answer, const char *python)
 {
     const char *no_user = getenv("PYTHONNOUSERSITE");
-    char *program = absolute(python);
-    const char *const argv[] = {program, no_user && *no_user ? "-sEB" : "-EB", "-c", probe, NULL};
-    struct sp_proc_options options = {.seconds = PROBE_SECONDS, .output_max = ANSWER_MAX, .dir = "/"};
+    const char *const argv[] = {python, no_user && *no_user ? "-sEB" : "-EB", "-c", probe, NULL};
+    struct sp_proc_options options = {.seconds = PROBE_SECONDS, .output_max = ANSWER_MAX};
     struct sp_proc_result result = {0};
-    int rc = program ? sp_proc_run_ok(&result, argv, &options) : sp_err(SP_ECANNOT, "out of memory");
+    int rc = sp_proc_run_ok(&result, argv, &options);
 
     if (result.timed_out)
         rc = sp_err(SP_ECANNOT, "the interpreter '%s' did not answer within %d s", python, PROBE_SECONDS);
@@ -279,7 +269,6 @@ static int ask(json_t **answer, const char *python)
     if (rc < 0)
         rc = sp_err_hint(rc, "name another one with --python, or the folder with --site");
     sp_proc_free(&result);
-    free(program);
     return rc;
 }
 

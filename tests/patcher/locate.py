@@ -190,6 +190,19 @@ class Interpreters(Case):
         wheels.unpack(VERSION, site)
         self.assertEqual(self.found("venv/bin/python3", PYTHONPATH=str(self.scratch))["root"], str(site))
 
+    def test_a_shim_that_chooses_by_the_folder(self):
+        """pyenv, asdf and mise do: the interpreter asked must be the one that a server started here would get."""
+        python, site = self.venv()
+        wheels.unpack(VERSION, site)
+        (self.scratch / ".python-version").write_text(str(python))
+        shim = self.scratch / "shims/python3"
+        shim.parent.mkdir()
+        shim.write_text('#!/bin/sh\nexec "$(cat .python-version)" "$@"\n')
+        shim.chmod(0o755)
+        self.assertEqual(self.found(shim)["root"], str(site))
+        (site / "self.pth").write_text(f"{site}\n")
+        self.assertEqual(tool("status", "--python", python, cwd=site)["install"]["root"], str(site))
+
 
 class Answers(Case):
     """Interpreters that do not just answer."""
