@@ -223,6 +223,14 @@ static int from_folder(struct sp_install *install, const char *option, const cha
     return rc < 0 ? rc : complete(install, root, root);
 }
 
+/* Also when we may not see it: the error is then about this path. */
+static int exists(const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0 || !is_missing(errno);
+}
+
 static int from_source(struct sp_install *install, const char *dir)
 {
     char *python = join(dir, "python"), *package = join(dir, "python/sglang");
@@ -231,7 +239,7 @@ static int from_source(struct sp_install *install, const char *dir)
     if (python == NULL || package == NULL)
         rc = sp_err(SP_ECANNOT, "out of memory");
     else
-        rc = from_folder(install, "--source", dir, is_directory(package) ? python : dir);
+        rc = from_folder(install, "--source", dir, exists(package) ? python : dir);
     if (rc == 0)
         install->layout = SP_LAYOUT_SOURCE;
     free(python);

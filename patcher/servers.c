@@ -23,8 +23,12 @@ struct traces {
 
 static void make_traces(struct traces *traces, const struct sp_install *install)
 {
-    const char *lib = strstr(install->site, "/lib/python");
-    const size_t prefix_len = lib ? (size_t)(lib - install->site) : 0;
+    const char *lib = NULL;
+    size_t prefix_len;
+
+    for (const char *next = install->site; (next = strstr(next, "/lib/python")) != NULL; next++)
+        lib = next; /* the last one: an environment may lie below another */
+    prefix_len = lib ? (size_t)(lib - install->site) : 0;
 
     (void)snprintf(traces->package, sizeof traces->package, "%s/sglang/", install->root);
     (void)snprintf(traces->kernel, sizeof traces->kernel, "%s/sgl_kernel/", install->site);

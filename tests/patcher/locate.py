@@ -93,6 +93,18 @@ class Servers(Case):
         self.running(self.python, "-c", "print(flush=True); input()", "-m", "sglang_router.x")
         self.round_trip()
 
+    def test_an_environment_beside_ours_below_lib(self):
+        """"/lib/python" in the path of the environment itself: a server of its neighbour is no server of ours."""
+        shelf = "shelf/lib/python-envs"
+        python, site = self.venv(name=f"{shelf}/a")
+        other, neighbour = self.venv(name=f"{shelf}/b")
+        for folder in (site, neighbour):
+            wheels.unpack(VERSION, folder)
+        (neighbour / "sglang/__init__.py").write_text("")
+        (neighbour / "sglang/launch_server.py").write_text("print(flush=True)\ninput()\n")
+        self.running(other, "-m", "sglang.launch_server")
+        tool("apply", "--python", python)
+
     def test_servers_block(self):
         for words in ([self.python, "-m", "sglang.launch_server"], [self.python, "-u", "-X", "dev", "-m", "sglang", "serve"],
                       [self.script, "serve"], [self.python, self.script, "serve"]):
@@ -273,6 +285,13 @@ class Folders(Case):
                 self.assertIn(str(site), message)
                 self.assertIn("Permission denied", message)
             closed.chmod(0o755)
+
+    def test_a_checkout_whose_python_folder_cannot_be_read(self):
+        who, checkout = self.nobody(), self.scratch / "checkout"
+        wheels.unpack(VERSION, checkout / "python")
+        self.addCleanup((checkout / "python").chmod, 0o755)
+        (checkout / "python").chmod(0)
+        self.assertIn("Permission denied", tool("status", "--source", checkout, want=5, **who)["message"])
 
     def test_a_file_of_that_name(self):
         (self.scratch / "sglang").write_text("")
