@@ -147,15 +147,17 @@ static int imitate(int fd, int dir, const char *side, const char *like)
     return rc;
 }
 
-int sp_image_write(int dir, const char *side, const void *data, size_t len, mode_t mode, const char *like)
+int sp_image_write(int dir, const char *side, const void *data, size_t len, mode_t mode, const char *like, bool adopt)
 {
     int fd, rc = create(&fd, dir, side);
 
     if (rc < 0)
         return rc;
     rc = sp_write_all(fd, data, len, side);
-    if (rc >= 0)
-        rc = like ? imitate(fd, dir, side, like) : sp_adopt(fd, dir, side);
+    if (rc >= 0 && like)
+        rc = imitate(fd, dir, side, like);
+    else if (rc >= 0 && adopt)
+        rc = sp_adopt(fd, dir, side);
     if (rc >= 0 && !like && fchmod(fd, mode & 07777) < 0)
         rc = sp_err_sys(SP_ECANNOT, "cannot set the mode of '%s'", side);
     return sync_and_close(fd, side, rc);

@@ -9,6 +9,8 @@
 
 #include "base/file.h"
 
+#include <stdbool.h>
+
 enum { SP_IMAGE_MAX = 512 << 20 };
 
 /* Blob id of a regular file beneath root; hex "" when there is none. st may be NULL. */
@@ -20,7 +22,7 @@ int sp_image_keep(int dir, const char *name, const char *side, const struct sp_o
 
 /* Write a new image. like: the live file that it will replace, whose mode, owner and extended attributes it gets, and
  * whose modification time (in seconds, all that bytecode remembers) it avoids; NULL for a new file with this mode
- * and the owner of dir. */
-int sp_image_write(int dir, const char *side, const void *data, size_t len, mode_t mode, const char *like);
+ * and, if adopt, the owner of dir (sp_adopt). */
+int sp_image_write(int dir, const char *side, const void *data, size_t len, mode_t mode, const char *like, bool adopt);
 
 #endif

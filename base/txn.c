@@ -323,6 +323,12 @@ static int make_dir(int root, const char *path)
     return rc < 0 ? rc : SP_OK;
 }
 
+/* The flag says by its owner for whom it holds (sgl-pcie enable --help): root's must stay root's. */
+static bool speaks_for_its_maker(const char *path)
+{
+    return strcmp(path, SP_STATE_DIR "/flag.json") == 0;
+}
+
 static int stage_change(const struct sp_txn *txn, size_t index)
 {
     const struct sp_journal_change *change = &txn->journal.changes[index];
@@ -336,7 +342,7 @@ static int stage_change(const struct sp_txn *txn, size_t index)
         rc = sp_image_keep(place.dir, place.name, place.side[SP_BACK], &change->pre);
     if (rc >= 0 && change->post.hex[0])
         rc = sp_image_write(place.dir, place.side[SP_FORWARD], content->data.data, content->data.len, content->mode,
-                            change->pre.hex[0] ? place.name : NULL);
+                            change->pre.hex[0] ? place.name : NULL, !speaks_for_its_maker(change->path));
     sp_place_close(&place);
     return rc < 0 ? sp_err_wrap(rc, "'%s'", change->path) : rc;
 }

@@ -54,7 +54,7 @@ int sp_txn_dirfd(const struct sp_txn *txn);
 /* Plan one change. The bytes are copied. Paths must be safe (sp_path_is_safe) and may appear once.
  * replace keeps the file's mode, owner and extended attributes; SP_EDRIFT if its blob id is not pre.
  * create makes missing parent directories (0755, modified by the parent's set-gid as usual). What root creates belongs
- * to the owner and group of the directory that it is made in. */
+ * to the owner and group of the directory that it is made in; all but the flag, whose owner has a meaning. */
 int sp_txn_replace(struct sp_txn *txn, const char *path, const struct sp_oid *pre, const void *data, size_t len);
 int sp_txn_create(struct sp_txn *txn, const char *path, mode_t mode, const void *data, size_t len);
 int sp_txn_remove(struct sp_txn *txn, const char *path, const struct sp_oid *pre);

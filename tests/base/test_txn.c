@@ -594,8 +594,10 @@ static void what_root_makes_belongs_to_the_owner_of_the_tree(void **state)
     txn = begin(tree);
     plan_all(txn);
     assert_int_equal(sp_txn_create(txn, ".sgl-pcie/manifest.json", 0644, "{}", 2), 0);
+    assert_int_equal(sp_txn_create(txn, ".sgl-pcie/flag.json", 0644, "{}", 2), 0);
     assert_int_equal(sp_txn_commit(txn), 0);
     sp_txn_free(txn);
+    assert_int_equal(tree_stat(tree, ".sgl-pcie/flag.json").st_uid, 0); /* root's word holds for every user */
     assert_owned(tree, "added", 02755);
     assert_owned(tree, "added/deep", 02755);
     assert_owned(tree, "added/deep/c.py", 0644);
