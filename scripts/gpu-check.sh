@@ -11,7 +11,7 @@
 #
 # Prints a compact account; the full output of a step is in DIR/STEP.log. Exits with the worst result.
 set -u
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit
 dir=out/gpu-check limit=300 worst=0
 while getopts d:t: option; do
     case $option in

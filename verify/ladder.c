@@ -177,7 +177,8 @@ int sp_ladder_top(void)
     return top;
 }
 
-/* What is known to hang is not tried; whoever else computes there is not to be disturbed, and would be in every result. */
+/* What is known to hang is not tried; whoever else computes there is not to be disturbed, and would be in every result.
+ */
 static bool blocked(const struct sp_ladder *ladder)
 {
     return sp_checks_with(&ladder->checks, SP_CHECK_FAIL) > 0 ||

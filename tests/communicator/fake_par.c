@@ -63,11 +63,9 @@ const char *par_version(void)
 }
 
 static const char *const names[PAR_ALGORITHMS] = {
-    "auto",          "host-one-shot", "host-two-shot",         "host-one-shot-chunked", "host-two-shot-chunked",
-    "push-one-shot", "push-two-shot", "push-one-shot-chunked", "push-two-shot-chunked", "pull-one-shot",
-    "pull-two-shot",
-    "host-one-shot-tagged",
-    "host-two-shot-tagged",
+    "auto",          "host-one-shot",        "host-two-shot",         "host-one-shot-chunked", "host-two-shot-chunked",
+    "push-one-shot", "push-two-shot",        "push-one-shot-chunked", "push-two-shot-chunked", "pull-one-shot",
+    "pull-two-shot", "host-one-shot-tagged", "host-two-shot-tagged",
 };
 
 const char *par_algorithm_name(int algorithm)

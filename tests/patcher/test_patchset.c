@@ -17,7 +17,7 @@
 #define SUM   "cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc"
 #define TEXT                                                                                                           \
     "{\"path\":\"a/b.py\",\"pre\":\"" OID_A "\",\"post\":\"" OID_B "\",\"patch\":\"s/1.patch\",\"sha256\":\"" SUM "\"" \
-                                                                                                                  "}"
+    "}"
 #define RELEASE "{\"version\":\"1.0\",\"files\":{\"a/b.py\":\"" OID_A "\"}}"
 #define MANIFEST(text, release)                                                                                        \
     "{\"schema\":\"sgl-pcie-patches/1\",\"sets\":{\"s\":{\"revision\":1,\"summary\":\"x\",\"texts\":[" text            \
