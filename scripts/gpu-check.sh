@@ -82,6 +82,7 @@ sanitizer() {
     done
 }
 
+# shellcheck disable=SC2046 # nccl() prints an option and its value, or nothing
 step() {
     case $1 in
     build) build ;;
