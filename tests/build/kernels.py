@@ -77,9 +77,8 @@ class Kernels(unittest.TestCase):
         cls.stock = real.site(real.NEWEST, cls.folder / "stock")
         cls.site = cls.folder / "site"
         shutil.copytree(cls.stock, cls.site)
-        strict = str(strict_data(cls.folder / "data"))
-        tool("apply", cls.site, SGL_PCIE_DATA=strict)
-        cls.built = tool("build", cls.site, "--arch", ARCHS, SGL_PCIE_DATA=strict)
+        tool("apply", cls.site)
+        cls.built = tool("build", cls.site, "--arch", ARCHS)
 
     def product(self, name):
         return self.site / "sgl_pcie" / name
@@ -89,18 +88,18 @@ class Kernels(unittest.TestCase):
                          [product.get("library") or product["name"] for product in PRODUCTS])
         self.assertEqual(self.built["architectures"], ARCHS.split(","))
 
-    @unittest.skipUnless(CI, "takes minutes")
-    def test_every_architecture_of_the_recipe_compiles_without_a_warning(self):
-        site = self.folder / "all"
+    def test_nothing_warns(self):
+        """With warnings of all compilers as errors, which nvcc leaves a trace of in the bytes."""
+        site = self.folder / "strict"
         shutil.copytree(self.stock, site)
         tool("apply", site)
-        built = tool("build", site, "--arch", "all", SGL_PCIE_DATA=str(self.folder / "data"))
+        built = tool("build", site, "--arch", "all" if CI else ARCHS, SGL_PCIE_DATA=str(strict_data(self.folder / "data")))
         numbers = [int(arch[3:]) for arch in built["architectures"]]
         self.assertEqual(numbers, sorted(numbers))
-        self.assertLessEqual({int(number) for number in RECIPE["architectures"]}, set(numbers))
+        if CI:
+            self.assertLessEqual({int(number) for number in RECIPE["architectures"]}, set(numbers))
 
     def test_two_more_builds_have_the_same_bytes(self):
-        """Without warnings as errors, which are no part of the bytes."""
         self.assertEqual(tool("build", self.site, "--check", "--arch", ARCHS)["outputs"], self.built["outputs"])
 
     def test_only_the_interface_is_exported(self):
