@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -47,10 +48,9 @@ static void move_fd(int from, int to)
         _exit(127);
 }
 
-static void run_child(const char *const *argv, const struct sp_proc_options *options, pid_t parent, int out, int err,
-                      int failure)
+static void run_child(const char *const *argv, const struct sp_proc_options *options, pid_t parent, int in, int out,
+                      int err, int failure)
 {
-    int null = open("/dev/null", O_RDONLY);
     sigset_t none;
     int why;
 
@@ -61,7 +61,7 @@ static void run_child(const char *const *argv, const struct sp_proc_options *opt
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     signal(SIGPIPE, SIG_DFL);
-    move_fd(null, STDIN_FILENO);
+    move_fd(in >= 0 ? in : open("/dev/null", O_RDONLY), STDIN_FILENO);
     move_fd(out, STDOUT_FILENO);
     move_fd(err, STDERR_FILENO);
     if (options->dir && chdir(options->dir) < 0)
@@ -97,6 +97,28 @@ static int make_pipe(int ends[2])
     return 0;
 }
 
+/* The input lies in memory, with no pipe to fill: a child that does not read it cannot hold us up. */
+static int make_input(int *fd, const struct sp_proc_options *options)
+{
+    int file, rc;
+
+    *fd = -1;
+    if (!options->input)
+        return SP_OK;
+    file = memfd_create("input", MFD_CLOEXEC);
+    *fd = file < 0 ? -1 : fcntl(file, F_DUPFD_CLOEXEC, STDERR_FILENO + 1); /* as make_pipe() */
+    if (file >= 0)
+        close(file);
+    if (*fd < 0)
+        return sp_err_sys(SP_ECANNOT, "cannot make the input of a child");
+    rc = sp_write_all(*fd, options->input, options->input_len, "the input of a child");
+    if (rc == SP_OK && lseek(*fd, 0, SEEK_SET) < 0)
+        rc = sp_err_sys(SP_ECANNOT, "cannot rewind the input of a child");
+    if (rc < 0)
+        close_fd(fd);
+    return rc;
+}
+
 static int read_failure(int fd)
 {
     int why = 0;
@@ -113,21 +135,23 @@ static int start(pid_t *child, int *out, int *err, const char *const *argv, cons
 {
     int pipes[3][2] = {{-1, -1}, {-1, -1}, {-1, -1}};
     pid_t parent = getpid();
-    int rc = SP_OK, why;
+    int input = -1, rc = make_input(&input, options), why;
 
     *child = -1;
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 3 && rc == SP_OK; i++)
         if (make_pipe(pipes[i]) < 0) {
             rc = sp_err_sys(SP_ECANNOT, "cannot run '%s'", argv[0]);
             goto out;
         }
+    if (rc < 0)
+        goto out;
     *child = fork();
     if (*child < 0) {
         rc = sp_err_sys(SP_ECANNOT, "cannot run '%s'", argv[0]);
         goto out;
     }
     if (*child == 0)
-        run_child(argv, options, parent, pipes[0][1], pipes[1][1], pipes[2][1]);
+        run_child(argv, options, parent, input, pipes[0][1], pipes[1][1], pipes[2][1]);
     setpgid(*child, *child); /* both sides, whichever is first: a kill of the group must not miss */
     close_fd(&pipes[2][1]);
     why = read_failure(pipes[2][0]);
@@ -141,6 +165,7 @@ static int start(pid_t *child, int *out, int *err, const char *const *argv, cons
     *err = pipes[1][0];
     pipes[0][0] = pipes[1][0] = -1;
 out:
+    close_fd(&input);
     for (int i = 0; i < 3; i++) {
         close_fd(&pipes[i][0]);
         close_fd(&pipes[i][1]);

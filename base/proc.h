@@ -3,7 +3,8 @@
  *
  * The child leads a process group of its own and dies with us. At the time limit the whole group is killed, so
  * that a helper which forked cannot stay behind with a GPU or a pipe; the same when it ends and leaves others behind.
- * Standard input is /dev/null. Output beyond the bounds is read and dropped, so that the child never blocks on it.
+ * Standard input is /dev/null, or what the options give. Output beyond the bounds is read and dropped, so that the
+ * child never blocks on it.
  *
  *     const char *const argv[] = {python, "-I", "-c", script, NULL};
  *     struct sp_proc_options options = {.seconds = 10, .output_max = 1 << 20};
@@ -24,6 +25,8 @@ struct sp_proc_options {
     size_t output_max;      /* bytes kept of each of the two streams */
     const char *const *env; /* NULL: ours */
     const char *dir;        /* working directory; NULL: ours */
+    const char *input;      /* standard input; NULL: /dev/null */
+    size_t input_len;
 };
 
 struct sp_proc_result {

@@ -1,12 +1,10 @@
+#include "base/put.h"
 #include "cli/examine.h"
 #include "cli/report.h"
 #include "cli/show.h"
 #include "verify/redact.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 static const char *const description[] = {
     "Writes one JSON object for an issue: a recording of the machine (its GPUs, the bridges above them, what the "
@@ -88,18 +86,12 @@ static int redact(json_t *bundle, const struct sp_examination *is)
 static int write_file(const json_t *bundle, const char *path)
 {
     char *text = json_dumps(bundle, JSON_SORT_KEYS | JSON_INDENT(1));
-    int fd = text ? open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644) : -1, rc;
+    struct sp_buf bytes = SP_BUF_INIT;
+    int rc = text ? sp_buf_printf(&bytes, "%s\n", text) : sp_err(SP_ECANNOT, "out of memory");
 
-    if (!text)
-        rc = sp_err(SP_ECANNOT, "out of memory");
-    else if (fd < 0)
-        rc = sp_err_sys(SP_ECANNOT, "cannot write '%s'", path);
-    else
-        rc = sp_write_all(fd, text, strlen(text), path);
     if (rc == SP_OK)
-        rc = sp_write_all(fd, "\n", 1, path);
-    if (fd >= 0 && close(fd) != 0 && rc == SP_OK)
-        rc = sp_err_sys(SP_ECANNOT, "cannot write '%s'", path);
+        rc = sp_put_file(path, bytes.data, bytes.len);
+    sp_buf_free(&bytes);
     free(text);
     return rc;
 }

@@ -81,6 +81,26 @@ static void standard_input_is_empty(void **state)
     assert_string_equal(result.out.data, "end\n");
 }
 
+static void input_comes_whole_whether_it_is_read_or_not(void **state)
+{
+    static char input[300000]; /* more than a pipe holds */
+
+    (void)state;
+    memset(input, 'x', sizeof input);
+    assert_int_equal(
+        sh("cat | wc -c; cat; echo end",
+           (struct sp_proc_options){.seconds = 5, .output_max = 100, .input = input, .input_len = sizeof input}),
+        0);
+    assert_string_equal(result.out.data, "300000\nend\n");
+    assert_int_equal(
+        sh("echo unread",
+           (struct sp_proc_options){.seconds = 5, .output_max = 100, .input = input, .input_len = sizeof input}),
+        0);
+    assert_string_equal(result.out.data, "unread\n");
+    assert_int_equal(sh("cat; echo end", (struct sp_proc_options){.seconds = 5, .output_max = 100, .input = ""}), 0);
+    assert_string_equal(result.out.data, "end\n");
+}
+
 static void a_hanging_child_is_killed_with_its_children(void **state)
 {
     double began = seconds();
@@ -163,6 +183,7 @@ int main(void)
         cmocka_unit_test_teardown(status_and_both_streams_come_back, forget),
         cmocka_unit_test_teardown(a_program_that_is_not_there_is_named, forget),
         cmocka_unit_test_teardown(standard_input_is_empty, forget),
+        cmocka_unit_test_teardown(input_comes_whole_whether_it_is_read_or_not, forget),
         cmocka_unit_test_teardown(a_hanging_child_is_killed_with_its_children, forget),
         cmocka_unit_test_teardown(a_grandchild_with_our_pipe_does_not_hold_us_up, forget),
         cmocka_unit_test_teardown(a_flood_neither_fills_memory_nor_blocks_the_child, forget),

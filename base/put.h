@@ -1,0 +1,16 @@
+/*
+ * A file that the user asked for by name: --out, --plot.
+ *
+ * Not for an install, and not for state: those are written beside and renamed. Here the name may be a device, a pipe or
+ * a link, and is written as such. One that was not there is given to its folder's owner where root makes it, and is
+ * gone again when it could not be finished.
+ */
+#ifndef SP_BASE_PUT_H
+#define SP_BASE_PUT_H
+
+#include <stddef.h>
+
+/* SP_ECANNOT names the path. */
+int sp_put_file(const char *path, const void *data, size_t len);
+
+#endif

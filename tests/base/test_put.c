@@ -1,0 +1,98 @@
+/* Files that the user names: whose they are, and what is left of one that could not be written. */
+#include "base/err.h"
+#include "base/put.h"
+#include "tree.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static const char *in(const struct tree *tree, const char *name)
+{
+    static char path[256];
+
+    (void)snprintf(path, sizeof path, "%s/%s", tree->path, name);
+    return path;
+}
+
+static void a_longer_file_does_not_shine_through(void **state)
+{
+    const struct tree *tree = *state;
+
+    tree_put(tree, "out", "something long");
+    assert_int_equal(sp_put_file(in(tree, "out"), "short", 5), SP_OK);
+    assert_text(tree, "out", "short");
+}
+
+static void a_link_and_a_device_stay_what_they_are(void **state)
+{
+    const struct tree *tree = *state;
+
+    tree_link(tree, "target", "link");
+    assert_int_equal(sp_put_file(in(tree, "link"), "text", 4), SP_OK);
+    assert_true(S_ISLNK(tree_stat(tree, "link").st_mode));
+    assert_text(tree, "target", "text");
+    assert_int_equal(sp_put_file("/dev/null", "text", 4), SP_OK);
+    assert_int_equal(access("/dev/null", W_OK), 0);
+}
+
+static void what_root_makes_belongs_to_the_owner_of_the_folder(void **state)
+{
+    const struct tree *tree = *state;
+
+    if (geteuid() != 0)
+        skip();
+    tree_put(tree, "old", "");
+    assert_int_equal(fchown(tree->fd, 1234, 4321), 0);
+    assert_int_equal(sp_put_file(in(tree, "new"), "text", 4), SP_OK);
+    assert_int_equal(tree_stat(tree, "new").st_uid, 1234);
+    assert_int_equal(tree_stat(tree, "new").st_gid, 4321);
+    assert_int_equal(sp_put_file(in(tree, "old"), "text", 4), SP_OK);
+    assert_int_equal(tree_stat(tree, "old").st_uid, 0); /* was somebody's before */
+}
+
+static void a_file_that_could_not_be_finished_is_gone(void **state)
+{
+    const struct tree *tree = *state;
+    struct rlimit before, tight;
+    int rc;
+
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    tight = before;
+    tight.rlim_cur = 3;
+    (void)signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &tight), 0);
+    rc = sp_put_file(in(tree, "out"), "text", 4);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_int_equal(rc, SP_ECANNOT);
+    assert_said("File too large");
+    assert_false(tree_has(tree, "out"));
+}
+
+static void a_folder_that_is_not_there_is_named(void **state)
+{
+    const struct tree *tree = *state;
+
+    assert_int_equal(sp_put_file(in(tree, "no/out"), "", 0), SP_ECANNOT);
+    assert_said("no/out': No such file or directory");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_longer_file_does_not_shine_through, tree_setup, tree_teardown),
+        cmocka_unit_test_setup_teardown(a_link_and_a_device_stay_what_they_are, tree_setup, tree_teardown),
+        cmocka_unit_test_setup_teardown(what_root_makes_belongs_to_the_owner_of_the_folder, tree_setup, tree_teardown),
+        cmocka_unit_test_setup_teardown(a_file_that_could_not_be_finished_is_gone, tree_setup, tree_teardown),
+        cmocka_unit_test_setup_teardown(a_folder_that_is_not_there_is_named, tree_setup, tree_teardown),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
