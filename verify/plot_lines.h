@@ -1,0 +1,48 @@
+/*
+ * The lines of a plot: what of a group's measurements is drawn, in which order, under which name. A pure function.
+ */
+#ifndef SP_VERIFY_PLOT_LINES_H
+#define SP_VERIFY_PLOT_LINES_H
+
+#include "verify/bench.h"
+
+enum sp_line {
+    SP_LINE_MODEL,       /* the least that the links allow ours */
+    SP_LINE_V1,          /* SGLang's own custom all-reduce */
+    SP_LINE_NCCL_NO_P2P, /* NCCL through host memory */
+    SP_LINE_NCCL,
+    SP_LINE_HOST, /* the fastest of ours through host memory, where another transport is faster */
+    SP_LINE_OURS, /* the fastest of ours */
+    SP_LINES
+};
+
+struct sp_lines_point {
+    double bytes;
+    double us[SP_LINES]; /* in a step; 0: not measured */
+    double stock;        /* what stock would take; 0: unknown */
+    bool served;         /* by ours, the profile says */
+};
+
+struct sp_lines {
+    struct sp_lines_point point[SP_BENCH_SIZES];
+    size_t count;
+    bool has[SP_LINES];
+    double least, most;           /* of all times; 0 without any */
+    double ratio;                 /* the largest of stock's time to ours; 0 without any */
+    char nccl[SP_BENCH_NAME + 8]; /* "NCCL 2.28.9" */
+};
+
+void sp_lines_of(struct sp_lines *out, const struct sp_bench_group *group);
+const char *sp_lines_name(const struct sp_lines *lines, enum sp_line line);
+
+enum { SP_SIZE_LABEL = 16, SP_TICKS = 16 };
+
+/* "2 KiB", "42 KiB", "1.5 MiB", "100 B". out: SP_SIZE_LABEL bytes. */
+const char *sp_size_label(char *out, double bytes);
+
+/* Round values of an axis that rises by factors, at most SP_TICKS. Of sizes: powers of two; of times: 1, 2, 5, 10 …
+ * that lie within; their number. */
+size_t sp_ticks_sizes(double out[SP_TICKS], double least, double most);
+size_t sp_ticks_times(double out[SP_TICKS], double least, double most);
+
+#endif
