@@ -61,20 +61,33 @@ static int soak(const struct job *job)
 
 /* ---- time ---- */
 
-/* The best of NCCL's time over ours; 0 where nothing was compared. */
+static bool is_text(const json_t *row, const char *key, const char *text)
+{
+    const char *found = json_string_value(json_object_get(row, key));
+
+    return found && strcmp(found, text) == 0;
+}
+
+static double microseconds(const json_t *row)
+{
+    return json_number_value(json_object_get(json_object_get(row, "graph"), "us"));
+}
+
+/* The best of NCCL's time over ours, NCCL as SGLang would use it here; 0 where nothing was compared. */
 static double best_ratio(const json_t *summary)
 {
-    const json_t *group, *row;
+    const json_t *rows = json_object_get(summary, "rows"), *row, *other;
     double best = 0;
     size_t i, k;
 
-    json_array_foreach(json_object_get(summary, "groups"), i, group)
-        json_array_foreach(json_object_get(group, "rows"), k, row)
+    json_array_foreach(rows, i, row) json_array_foreach(rows, k, other)
     {
-        const double ours = json_number_value(json_object_get(json_object_get(row, "ours"), "out_of_place_us"));
-        const double nccl = json_number_value(json_object_get(json_object_get(row, "nccl"), "out_of_place_us"));
+        const double ours = microseconds(row);
+        const double nccl = microseconds(other);
 
-        best = ours > 0 && nccl / ours > best ? nccl / ours : best;
+        if (is_text(row, "by", "ours") && is_text(other, "name", "nccl") && ours > 0 && nccl / ours > best &&
+            json_equal(json_object_get(row, "bytes"), json_object_get(other, "bytes")))
+            best = nccl / ours;
     }
     return best;
 }
@@ -100,7 +113,8 @@ static int compare(const struct job *job)
     const double start = sp_now_ms();
     const char *transport = strcmp(job->backend, "host") == 0 ? "host" : job->backend;
     char world[8];
-    const char *const words[] = {"perf", "--transport", transport, "--world", world, "--sizes", "8K,64K,512K", NULL};
+    const char *const words[] = {"perf",    "--transport", transport,  "--world", world,
+                                 "--sizes", "8K,64K,512K", "--budget", "20",      NULL};
     struct sp_proc_result result;
     struct sp_check *check;
     int rc = new_check(&check, job, "time");

@@ -59,6 +59,14 @@ extern "C" __global__ void gpu_empty()
 {
 }
 
+extern "C" __global__ void gpu_copy(const uint4 *in, uint4 *out, size_t vecs)
+{
+    size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+
+    if (i < vecs)
+        out[i] = in[i];
+}
+
 extern "C" __global__ void gpu_ping_pong(volatile uint32_t *in, volatile uint32_t *out, int serves, int rounds,
                                          uint32_t *failed)
 {
@@ -150,6 +158,14 @@ int check_empty(void *stream)
     return (int)cudaGetLastError();
 }
 
+int check_copy(const void *in, void *out, size_t bytes, void *stream)
+{
+    size_t vecs = bytes / 16;
+
+    gpu_copy<<<(unsigned)((vecs + 127) / 128), 128, 0, (cudaStream_t)stream>>>((const uint4 *)in, (uint4 *)out, vecs);
+    return (int)cudaGetLastError();
+}
+
 int check_ping_pong(uint32_t *in, uint32_t *out, int serves, int rounds, uint32_t *failed, void *stream)
 {
     gpu_ping_pong<<<1, 1, 0, (cudaStream_t)stream>>>(in, out, serves, rounds, failed);
@@ -165,8 +181,9 @@ int check_stream(void *read, void *write, size_t window, int passes, int what, u
 
 int check_load(void)
 {
-    const void *const kernels[] = {(const void *)gpu_compare, (const void *)gpu_delay,     (const void *)gpu_layer,
-                                   (const void *)gpu_empty,   (const void *)gpu_ping_pong, (const void *)gpu_stream};
+    const void *const kernels[] = {(const void *)gpu_compare, (const void *)gpu_delay, (const void *)gpu_layer,
+                                   (const void *)gpu_empty,   (const void *)gpu_copy,  (const void *)gpu_ping_pong,
+                                   (const void *)gpu_stream};
     cudaFuncAttributes attributes;
     cudaError_t rc = cudaSuccess;
 

@@ -43,6 +43,9 @@ int check_layer(void *data, size_t bytes, void *stream);
 /* A kernel that does nothing: what a graph node costs. */
 int check_empty(void *stream);
 
+/* Out of place, 16 bytes a thread: what a kernel costs that only reads its input and writes its output. */
+int check_copy(const void *in, void *out, size_t bytes, void *stream);
+
 /*
  * One side of a ping-pong over two words: wait until *in is i, set *out to i, for `rounds` rounds; the side that
  * serves sets first. Gives up after two seconds, with *failed set.

@@ -1,6 +1,7 @@
 #include "fleet.h"
 
 #include "cuda.h"
+#include "inject.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -107,12 +108,13 @@ int fleet_open(fleet *f, ranks *r, int world, const int *device, int local, cons
     f->local = local;
     f->first = local ? 0 : r->rank;
     f->held = local ? world : 1;
-    f->options = *wanted;
+    if (wanted != NULL)
+        f->options = *wanted;
     memcpy(f->device, device, sizeof(int) * (size_t)world);
     rank_note("opening streams");
     rc = ranks_agree(r, make_streams(f));
     rank_note("creating the communicator");
-    return rc != 0 ? rc : make_comms(f);
+    return rc != 0 || wanted == NULL ? rc : make_comms(f);
 }
 
 int fleet_reopen(fleet *f)
@@ -200,13 +202,32 @@ int fleet_load(fleet *f, const dataset *d, size_t room)
 
 /* --- calls ----------------------------------------------------------------------------------- */
 
+/* A fault on purpose, in a build that has them. */
+static void inject(fleet *f, int set, void *const *out, const char *fault, int algorithm)
+{
+    int h;
+
+    if (!injected_into(fault, par_algorithm_name(algorithm)))
+        return;
+    for (h = 0; h < f->held && on_device(f, h) == 0; h++)
+        if (out != NULL)
+            (void)cudaMemsetAsync(out[h], 0x5a, 2, (cudaStream_t)f->stream[set][h]);
+        else if (owner_of(f, h) == h)
+            (void)check_delay(20000, f->stream[set][h]);
+}
+
 int fleet_all_reduce(fleet *f, int set, const void *const *in, void *const *out, size_t count, int dtype, int algorithm)
 {
+    int rc;
+
+    inject(f, set, NULL, "slow", algorithm);
     if (f->local)
-        return par_all_reduce_local(f->comm, in, out, count, (par_dtype)dtype, (par_algorithm)algorithm,
-                                    f->stream[set]);
-    return par_all_reduce(f->comm[0], in[0], out[0], count, (par_dtype)dtype, (par_algorithm)algorithm,
-                          f->stream[set][0]);
+        rc = par_all_reduce_local(f->comm, in, out, count, (par_dtype)dtype, (par_algorithm)algorithm, f->stream[set]);
+    else
+        rc = par_all_reduce(f->comm[0], in[0], out[0], count, (par_dtype)dtype, (par_algorithm)algorithm,
+                            f->stream[set][0]);
+    inject(f, set, out, "wrong", algorithm);
+    return rc;
 }
 
 static int prepare(fleet *f, int set, int h, const fleet_call *c, char *out, const char *source)
@@ -355,7 +376,7 @@ int fleet_finish(fleet *f)
             if (rc == 0)
                 rc = CUDA(cudaStreamSynchronize((cudaStream_t)f->stream[s][h]));
         }
-    for (h = 0; h < f->held && rc == 0; h++)
+    for (h = 0; h < f->held && rc == 0 && f->comm[h] != NULL; h++)
         rc = fleet_par(f, par_status(f->comm[h]), "status");
     return rc;
 }

@@ -48,7 +48,8 @@ typedef struct {
     int in_place;
 } fleet_call;
 
-/* Streams and communicators. device: of every rank; local: this process holds all. Collective. */
+/* Streams and communicators. device: of every rank; local: this process holds all; wanted null: no communicators.
+ * Collective. */
 int fleet_open(fleet *f, ranks *r, int world, const int *device, int local, const par_options *wanted);
 
 /* Take the dataset of a dtype onto the GPUs; replaces the last one. room: longest message in bytes. */

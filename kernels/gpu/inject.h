@@ -6,6 +6,10 @@
  *     drop     the end of what A stores into B is lost     lie     A's mapping of B leads elsewhere
  *     hang     A's kernel that stores into B never ends    delay   A comes late, by more than anybody waits
  *     die      A is killed                                 sick    A's own memory errs, without any peer
+ *
+ * and SGL_PCIE_INJECT=NAME:ALGORITHM, wherever the program makes a call of it:
+ *
+ *     slow     20 us are lost before each                  wrong   its first element is wrong on every rank
  */
 #ifndef GPU_INJECT_H
 #define GPU_INJECT_H
@@ -25,8 +29,18 @@ static inline int injected(const char *name, int a, int b)
     return fault != NULL && sscanf(fault, "%15[a-z]:%d-%d", is, &from, &to) == 3 && strcmp(is, name) == 0 && from == a &&
            (b < 0 || to == b);
 }
+
+static inline int injected_into(const char *name, const char *algorithm)
+{
+    const char *fault = getenv("SGL_PCIE_INJECT");
+    size_t length = strlen(name);
+
+    return fault != NULL && strncmp(fault, name, length) == 0 && fault[length] == ':' &&
+           strcmp(fault + length + 1, algorithm) == 0;
+}
 #else
 #define injected(name, a, b) ((void)(a), (void)(b), 0)
+#define injected_into(name, algorithm) ((void)(name), (void)(algorithm), 0)
 #endif
 
 #endif

@@ -54,10 +54,12 @@ typedef struct {
 
 static const option_spec specs[] = {
     {"gpus", "LIST", "CUDA device numbers in PCI order (default: all)", GPUS, 0},
-    {"world", "LIST", "world sizes (default: smoke all, perf the number of GPUs)", WORLDS, TO(worlds)},
+    {"world", "LIST", "world sizes (default: smoke all, perf the number of GPUs, with a budget 2 also)", WORLDS,
+     TO(worlds)},
     {"transport", "LIST", "host, push, pull, peer (push and pull), all (default)", TRANSPORTS, TO(transports)},
     {"algorithms", "LIST", "by name, as host-two-shot (default: all)", ALGORITHMS, TO(algorithms)},
-    {"types", "LIST", "fp16, bf16, fp32 (default: smoke all, perf bf16)", TYPES, TO(dtypes)},
+    {"types", "LIST", "fp16, bf16, fp32 (default: smoke all, perf bf16, with a budget the others in short)", TYPES,
+     TO(dtypes)},
     {"seed", "N", "of the test data (default 1)", NUMBER, TO(seed)},
     {"limit", "SECONDS", "time limit of one group of processes (default 300)", SECONDS, TO(limit_s)},
     {"timeout", "SECONDS", "of a wait inside a call (default 10)", SECONDS, TO(timeout_s)},
@@ -72,14 +74,18 @@ static const option_spec specs[] = {
     {"chunks", "LIST", "perf: chunk sizes to try; 0 is the library's rule (default)", SIZES, TO(chunks)},
     {"calls", "N", "perf: calls in a CUDA graph (default 100)", COUNT, TO(calls)},
     {"iterations", "N", "perf: replays timed (default 20, fewer when they are long)", COUNT, TO(iterations)},
-    {"nccl", "PATH", "perf: libnccl.so.2 to compare with (default: as the linker finds it)", TEXT, TO(nccl_path)},
+    {"nccl", "PATH", "perf: libnccl.so.2 to compare with (default: the one that SGLang would load)", TEXT, TO(nccl_path)},
     {"no-nccl", NULL, "perf: without NCCL", CLEAR, TO(nccl)},
     {"model", NULL, "perf: measure latency and rates first, and print what they allow", FLAG, TO(model)},
-    {"each", NULL, "perf: a row for every algorithm, not only for the fastest", FLAG, TO(each)},
+    {"each", NULL, "perf: every algorithm in full, and a row for it; not only those near the fastest", FLAG, TO(each)},
     {"grid", NULL, "perf: a line for every lanes, threads and chunk that is tried", FLAG, TO(grid)},
+    {"budget", "SECONDS", "perf: share out so much time over everything", SECONDS, TO(budget_s)},
+    {"quick", NULL, "perf: six sizes, no eager times, within 12 seconds unless --budget says otherwise", FLAG,
+     TO(quick)},
+    {"stream", NULL, "perf: JSON lines as they come, and progress on standard error", FLAG, TO(stream)},
 };
 
-enum { SPECS = sizeof(specs) / sizeof(specs[0]), COMMANDS = sizeof(commands) / sizeof(commands[0]) };
+enum { QUICK_SECONDS = 12, SPECS = sizeof(specs) / sizeof(specs[0]), COMMANDS = sizeof(commands) / sizeof(commands[0]) };
 
 static void print_help(void)
 {
@@ -332,6 +338,9 @@ static int parse(options *o, int argc, char **argv)
         rc = bad_value("(argument)", argv[optind]);
     o->transports = o->transports != 0 ? o->transports : 7u;
     o->algorithms = o->algorithms != 0 ? o->algorithms : ~1u;
+    o->json |= o->stream;
+    if (o->quick && o->budget_s <= 0)
+        o->budget_s = QUICK_SECONDS;
     return rc;
 }
 
@@ -366,9 +375,14 @@ int main(int argc, char **argv)
         return CODE_CANNOT;
     }
     setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 0); /* so that numbers mean what nvidia-smi shows */
-    if (o.dtypes == 0)
-        o.dtypes = c->run == perf_command ? 1u << PAR_BF16 : (1u << PAR_DTYPES) - 1;
-    report_begin(o.faults ? "smoke --faults" : c->name, o.json);
+    if (o.dtypes == 0 && c->run != perf_command)
+        o.dtypes = (1u << PAR_DTYPES) - 1;
+    report_begin(o.faults ? "smoke --faults" : c->name,
+                 o.stream ? REPORT_LINE
+                 : o.json ? REPORT_JSON
+                          : REPORT_TEXT);
+    if (o.stream)
+        report_member("kind", "\"end\"");
     rc = c->run(&o);
     if (rank_text()[0] != '\0')
         fprintf(stderr, "sgl-pcie-gpu: %s\n", rank_text());

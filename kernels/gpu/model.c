@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-enum { ROUNDS = 2000, PASSES = 40, NODES = 200 };
+enum { ROUNDS = 2000, PASSES = 40, NODES = 200, SMALL = 2048 };
 
 /* --- timing ---------------------------------------------------------------------------------- */
 
@@ -35,17 +35,25 @@ static int stopwatch_stop(stopwatch *w, cudaStream_t stream, double *us)
 
 /* --- the three measurements ------------------------------------------------------------------ */
 
-static int measure_node(double *us, fleet *f)
+/* A graph of nodes that do nothing, or copy 2 KB. */
+static int capture_nodes(fleet *f, int copies, fleet_graph *graph)
+{
+    cudaStream_t stream = (cudaStream_t)f->stream[0][0];
+    int i, rc = fleet_capture_begin(f, 0), ended;
+
+    for (i = 0; i < NODES && rc == 0; i++)
+        rc = CUDA(copies ? check_copy(f->input[0], f->work[0][0] + FLEET_MARGIN, SMALL, stream) : check_empty(stream));
+    ended = fleet_capture_end(f, 0, graph);
+    return rc != 0 ? rc : ended;
+}
+
+static int measure_node(double *us, fleet *f, int copies)
 {
     cudaStream_t stream = (cudaStream_t)f->stream[0][0];
     fleet_graph graph;
     stopwatch watch;
-    int i, rc = fleet_capture_begin(f, 0), ended;
+    int rc = capture_nodes(f, copies, &graph);
 
-    for (i = 0; i < NODES && rc == 0; i++)
-        rc = CUDA(check_empty(stream));
-    ended = fleet_capture_end(f, 0, &graph);
-    rc = rc != 0 ? rc : ended;
     if (rc == 0)
         rc = fleet_launch(f, 0, &graph);
     if (rc == 0)
@@ -180,43 +188,85 @@ int model_measure(link_rates *out, fleet *f, void *shared, int peer)
 
     memset(out, 0, sizeof(*out));
     rank_note("measuring latency and rates");
-    rc = ranks_agree(f->ranks, measure_node(&out->node_us, f));
+    rc = ranks_agree(f->ranks, measure_node(&out->node_us, f, 0));
+    rc = rc != 0 ? rc : ranks_agree(f->ranks, measure_node(&out->local_us, f, 1));
     rc = rc != 0 ? rc : measure_host(out, f, shared);
     if (rc == 0 && peer)
         rc = measure_peer(out, f);
     return rc;
 }
 
-static double largest(double a, double b, double c)
-{
-    double ab = a > b ? a : b;
+/* --- what they amount to ----------------------------------------------------------------------- */
 
-    return ab > c ? ab : c;
+/* Bytes that leave a GPU and bytes that it fetches. */
+typedef struct {
+    double writes, reads;
+} traffic;
+
+typedef struct {
+    int transport, two_shot, chunked, tagged;
+} family;
+
+static family family_of(int algorithm)
+{
+    const char *name = par_algorithm_name(algorithm);
+    int transport = par_algorithm_transport(algorithm);
+    family f = {transport, strstr(name, "two-shot") != NULL,
+                transport == PAR_PULL || strstr(name, "chunked") != NULL, strstr(name, "tagged") != NULL};
+
+    return f;
 }
 
-/* Host: a rank writes what others need once and reads what it needs; the directions are bounded each and together. */
-static double host_traffic_us(const link_rates *rates, double writes, double reads)
+/* A message that everybody else gets is written once to host memory, and to each peer by push. Two-shot: parts, then
+ * sums of parts. Plain messages through the host are followed by a reset of as many bytes. */
+static traffic traffic_of(const family *f, int world, double bytes)
 {
-    if (rates->host_read <= 0 || rates->host_write <= 0 || rates->host_both <= 0)
-        return 0;
-    return largest(writes / rates->host_write, reads / rates->host_read, (writes + reads) / rates->host_both);
+    double others = world - 1, parts = 2 * others / world * bytes;
+    traffic t = {0, 0};
+
+    if (f->transport == PAR_HOST) {
+        t.writes = f->chunked || f->tagged ? bytes : 2 * bytes;
+        t.reads = f->two_shot ? parts : others * bytes;
+    } else if (f->transport == PAR_PUSH) {
+        t.writes = f->two_shot ? parts : others * bytes;
+    } else {
+        t.reads = f->two_shot ? parts : others * bytes;
+    }
+    return t;
 }
 
-/* Push: what leaves the GPU; arrivals travel the other way. */
-static double push_traffic_us(const link_rates *rates, double writes)
+static double over(double bytes, double rate)
 {
-    return rates->peer_write > 0 ? writes / rates->peer_write : 0;
+    return rate > 0 ? bytes / rate : 0;
 }
 
-/* Without what a protocol adds to the traffic: resets, flags, fruitless polls. */
-double model_us(const link_rates *rates, int host, int world, double bytes)
+static double larger(double a, double b)
 {
-    double others = (double)(world - 1), share = others / (double)world;
-    double hop = host ? rates->host_us : rates->peer_us;
-    double one = host ? host_traffic_us(rates, bytes, others * bytes) : push_traffic_us(rates, others * bytes);
-    double two = host ? host_traffic_us(rates, bytes, 2 * share * bytes) : push_traffic_us(rates, 2 * share * bytes);
+    return a > b ? a : b;
+}
 
-    one += rates->node_us + hop;
-    two += rates->node_us + 2 * hop;
-    return one < two ? one : two;
+/* Directions are bounded each; through the host also both together. */
+static double traffic_us(const link_rates *l, const family *f, const traffic *t)
+{
+    if (f->transport == PAR_HOST)
+        return larger(over(t->writes + t->reads, l->host_both),
+                      larger(over(t->writes, l->host_write), over(t->reads, l->host_read)));
+    return larger(over(t->writes, l->peer_write), over(t->reads, l->peer_read));
+}
+
+/* One way a phase; where a flag follows the data, another that the fence waits; a load goes there and back. */
+static int hops_of(const family *f)
+{
+    int each = f->transport == PAR_PULL ? 3 : f->chunked ? 2 : 1;
+
+    return f->two_shot ? 2 * each : each;
+}
+
+double model_us(const link_rates *rates, int algorithm, int world, double bytes)
+{
+    family f = family_of(algorithm);
+    traffic t = traffic_of(&f, world, bytes);
+
+    return rates->local_us + hops_of(&f) * (f.transport == PAR_HOST ? rates->host_us : rates->peer_us) +
+           traffic_us(rates, &f, &t);
 }

@@ -1,6 +1,7 @@
 /*
  * model.h: what the machine allows. Measures one-way latency and link rates with kernels that do nothing else, and
- * computes the least time of an all-reduce from them: a graph node, hops, and the bytes over the link.
+ * computes from them what an all-reduce should take: a kernel that reads its input and writes its output, the hops one
+ * after the other, and the bytes over the link. Nothing is fitted.
  */
 #ifndef GPU_MODEL_H
 #define GPU_MODEL_H
@@ -10,6 +11,7 @@
 /* Microseconds, and bytes per microsecond and GPU while all GPUs are at it (the slowest of them). */
 typedef struct {
     double node_us;                          /* an empty kernel in a graph */
+    double local_us;                         /* one that reads 2 KB and writes them, both in its own memory */
     double host_us, peer_us;                 /* one way: a word written until it is seen */
     double host_read, host_write, host_both; /* both: the sum of the two directions */
     double peer_read, peer_write;
@@ -21,7 +23,7 @@ enum { MODEL_WINDOW = 4 << 20, MODEL_FLAGS = 4096, MODEL_SHARED = MODEL_FLAGS + 
 /* Measure; shared comes from shared_alloc(MODEL_SHARED). peer: also over P2P. Collective, one process per rank. */
 int model_measure(link_rates *out, fleet *f, void *shared, int peer);
 
-/* Least time of an all-reduce of so many bytes by host or by push. */
-double model_us(const link_rates *rates, int host, int world, double bytes);
+/* What an all-reduce of so many bytes would take without waiting for anybody and without trying in vain. */
+double model_us(const link_rates *rates, int algorithm, int world, double bytes);
 
 #endif

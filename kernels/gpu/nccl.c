@@ -43,12 +43,31 @@ static int symbol(void *library, const char *name, void *function)
     return found != NULL ? CODE_OK : rank_fail(CODE_CANNOT, "NCCL: no symbol %s", name);
 }
 
+/* What SGLang would load: the one it is told to; the one beside us, that of the environment that we were built into; the
+ * linker's. */
+static void *open_usual(void)
+{
+    static const char beside[] = "/../nvidia/nccl/lib/libnccl.so.2"; /* of the folder of this program */
+    const char *told = getenv("SGLANG_NCCL_SO_PATH");
+    char path[4096];
+    void *library = told != NULL && told[0] != '\0' ? dlopen(told, RTLD_NOW | RTLD_LOCAL) : NULL;
+    ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - sizeof(beside));
+
+    while (n > 0 && path[n - 1] != '/')
+        n--;
+    if (library == NULL && n > 1) {
+        memcpy(path + n - 1, beside, sizeof(beside));
+        library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    }
+    return library != NULL ? library : dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
+}
+
 static int load(nccl *n, const char *path)
 {
     struct link_map *map = NULL;
     int rc;
 
-    n->library = dlopen(path != NULL ? path : "libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
+    n->library = path != NULL ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : open_usual();
     if (n->library == NULL)
         return rank_fail(CODE_CANNOT, "NCCL: %s; name it with --nccl PATH or leave it out with --no-nccl", dlerror());
     if (dlinfo(n->library, RTLD_DI_LINKMAP, &map) == 0)

@@ -17,7 +17,7 @@ typedef struct {
     int log;        /* memfd with NCCL's log of the start, or -1 */
 } nccl;
 
-/* Load and connect all ranks; the current device is the rank's. Collective. path null: the linker's search. */
+/* Load and connect all ranks; the current device is the rank's. Collective. path null: as SGLang would find it. */
 int nccl_open(nccl *n, ranks *r, const char *path);
 void nccl_close(nccl *n);
 

@@ -32,7 +32,9 @@ typedef struct {
     size_list sizes;                  /* perf */
     size_list lanes, threads, chunks; /* perf: what to try; 0 is the library's rule */
     int calls, iterations;            /* perf: calls in a graph, replays */
-    int nccl, model, each, grid;      /* perf: with NCCL, with the model, a row per algorithm, a line per try */
+    int nccl, model, each, grid;      /* perf: with NCCL, with the model, every algorithm in full, a line per try */
+    double budget_s;                  /* perf: time for all of it; 0: as long as it takes */
+    int quick, stream;                /* perf: fewer sizes and less of each; JSON lines as they come */
     const char *nccl_path;
     uint64_t seed;
     double limit_s;   /* of one group of processes */

@@ -39,6 +39,16 @@ static int choose(probe *p, const options *o, int present)
     return CODE_OK;
 }
 
+/* As nvidia-smi writes it. */
+static void write_uuid(char out[48], const unsigned char *bytes)
+{
+    int i, used = snprintf(out, 48, "GPU-");
+
+    for (i = 0; i < 16; i++)
+        used += snprintf(out + used, 48 - (size_t)used, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
+                         (unsigned)bytes[i]);
+}
+
 static int describe(probe *p, int i)
 {
     struct cudaDeviceProp properties;
@@ -53,6 +63,7 @@ static int describe(probe *p, int i)
         rc = CUDA(cudaMemGetInfo(&available, &total));
     if (rc == 0) {
         snprintf(p->name[i], sizeof(p->name[i]), "%.*s", (int)sizeof(p->name[i]) - 1, properties.name);
+        write_uuid(p->uuid[i], (const unsigned char *)properties.uuid.bytes);
         p->free_bytes[i] = available;
     }
     return rc;

@@ -9,7 +9,7 @@
 typedef struct {
     int gpus;
     int device[RANKS_MAX]; /* CUDA device number of each */
-    char name[RANKS_MAX][64], bus[RANKS_MAX][20];
+    char name[RANKS_MAX][64], bus[RANKS_MAX][20], uuid[RANKS_MAX][48];
     uint64_t free_bytes[RANKS_MAX];
     int p2p; /* every ordered pair has peer access */
     int runtime, driver;

@@ -12,7 +12,7 @@ static const char *const status_names[] = {"PASS", "FAIL", "SKIP", "INCONCLUSIVE
 
 static struct {
     const char *command;
-    int json, code;
+    int how, code;
     text checks, members;
 } report;
 
@@ -79,10 +79,10 @@ void text_free(text *t)
 
 /* --- the report ------------------------------------------------------------------------------ */
 
-void report_begin(const char *command, int json)
+void report_begin(const char *command, int how)
 {
     report.command = command;
-    report.json = json;
+    report.how = how;
 }
 
 void report_check(const char *id, check_status status, int code, double seconds, const char *format, ...)
@@ -94,8 +94,9 @@ void report_check(const char *id, check_status status, int code, double seconds,
     add_arguments(&actual, format, args);
     va_end(args);
     report.code = code_worse(report.code, code);
-    if (report.json) {
-        text_add(&report.checks, "%s\n  {\"actual\":", report.checks.length != 0 ? "," : "");
+    if (report.how != REPORT_TEXT) {
+        text_add(&report.checks, "%s%s{\"actual\":", report.checks.length != 0 ? "," : "",
+                 report.how == REPORT_JSON ? "\n  " : "");
         text_add_quoted(&report.checks, actual.data != NULL ? actual.data : "");
         text_add(&report.checks, ",\"code\":%d,\"duration_ms\":%.0f,\"id\":", code, seconds * 1e3);
         text_add_quoted(&report.checks, id);
@@ -112,11 +113,16 @@ void report_member(const char *name, const char *json)
     text_add(&report.members, ",\"%s\":%s", name, json);
 }
 
+void report_members(const char *json)
+{
+    text_add(&report.members, ",%s", json);
+}
+
 void report_line(const char *format, ...)
 {
     va_list args;
 
-    if (!report.json) {
+    if (report.how == REPORT_TEXT) {
         va_start(args, format);
         vprintf(format, args);
         va_end(args);
@@ -143,7 +149,7 @@ int report_end(int code, const char *message)
     text line = {0};
 
     code = code_worse(code, report.code);
-    if (report.json) {
+    if (report.how != REPORT_TEXT) {
         text_add(&line, "{\"checks\":[%s],\"command\":", report.checks.data != NULL ? report.checks.data : "");
         text_add_quoted(&line, report.command);
         text_add(&line, ",\"exit_code\":%d,\"message\":", code);

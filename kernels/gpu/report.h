@@ -10,8 +10,9 @@
 
 typedef enum { CHECK_PASS, CHECK_FAIL, CHECK_SKIP, CHECK_UNSURE } check_status;
 
-/* Start: json as on the command line. */
-void report_begin(const char *command, int json);
+/* Text; JSON, one object; the same in one line. */
+enum { REPORT_TEXT, REPORT_JSON, REPORT_LINE };
+void report_begin(const char *command, int how);
 
 /* One check: its id ("smoke/process/4/host"), status, exit code it asks for, how long it took, and a sentence. */
 void report_check(const char *id, check_status status, int code, double seconds, const char *format, ...)
@@ -19,6 +20,9 @@ void report_check(const char *id, check_status status, int code, double seconds,
 
 /* A member of the JSON object, as text that is JSON already; text mode ignores it. */
 void report_member(const char *name, const char *json);
+
+/* Several at once: "a":1,"b":2. */
+void report_members(const char *json);
 
 /* A line of text; JSON mode ignores it. */
 void report_line(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -1,6 +1,7 @@
 #include "timing.h"
 
 #include "cuda.h"
+#include "plan.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,19 +9,22 @@
 
 enum {
     ITERATIONS_MAX = 1000,
-    QUICK = 5, /* replays of a try among several */
-    WARM = 8   /* replays before short ones are timed */
+    QUICK = 5, /* replays of a try */
+    WARM = 8,  /* replays before short ones are timed */
+    SHORT_US = 5000
 };
 
-/* --- one measurement ------------------------------------------------------------------------- */
+/* --- what is timed --------------------------------------------------------------------------- */
 
-/* What a graph holds, `calls` times: a layer, an all-reduce by us or NCCL, or both. */
+/* `calls` times: a layer, an all-reduce by us or NCCL, or both. */
 typedef struct {
     int layer;
     int algorithm; /* ours; 0: NCCL; -1: no all-reduce */
-    const char *in;
-    char *out;
+    char *in, *out;
     size_t count;
+    int calls;
+    int eager;
+    fleet_graph graph; /* of them, unless eager */
 } work;
 
 static int enqueue(bench *b, const work *w)
@@ -31,8 +35,7 @@ static int enqueue(bench *b, const work *w)
     int rc = CODE_OK;
 
     if (w->layer)
-        rc = CUDA(check_layer(w->in == w->out ? out : b->f.work[0][0] + FLEET_MARGIN,
-                              w->count * par_dtype_size(b->dtype), stream));
+        rc = CUDA(check_layer(w->in, w->count * par_dtype_size(b->dtype), stream));
     if (rc == 0 && w->algorithm == 0)
         rc = nccl_all_reduce(&b->rival, in, out, w->count, b->dtype, stream);
     else if (rc == 0 && w->algorithm > 0)
@@ -40,18 +43,42 @@ static int enqueue(bench *b, const work *w)
     return rc;
 }
 
-static int capture(bench *b, const work *w, fleet_graph *graph)
+static int enqueue_all(bench *b, const work *w)
 {
-    int i, rc = fleet_capture_begin(&b->f, 0), ended;
+    int i, rc = CODE_OK;
 
-    for (i = 0; i < b->o->calls && rc == 0; i++)
+    for (i = 0; i < w->calls && rc == 0; i++)
         rc = enqueue(b, w);
-    ended = fleet_capture_end(&b->f, 0, graph);
+    return rc;
+}
+
+static int capture(bench *b, work *w)
+{
+    int rc = fleet_capture_begin(&b->f, 0), ended;
+
+    rc = rc != 0 ? rc : enqueue_all(b, w);
+    ended = fleet_capture_end(&b->f, 0, &w->graph);
     return rc != 0 ? rc : ended;
 }
 
-/* Replay n times with an event between any two; us[i]: replay i, the slowest rank. */
-static int replay(bench *b, const fleet_graph *graph, int n, double *us)
+static work make_work(bench *b, int algorithm, size_t bytes, manner how)
+{
+    char *out = b->f.work[0][0] + FLEET_MARGIN;
+    work w = {.layer = how == TIMING_STEP,
+              .algorithm = algorithm,
+              .in = how == TIMING_IN_PLACE ? out : b->f.input[0],
+              .out = out,
+              .count = bytes / par_dtype_size(b->dtype),
+              .calls = plan_calls(b->calls, bytes),
+              .eager = how == TIMING_EAGER};
+
+    return w;
+}
+
+/* --- one measurement ------------------------------------------------------------------------- */
+
+/* Do it n times with an event between any two; us[i]: time i, the slowest rank. */
+static int replay(bench *b, const work *w, int n, double *us)
 {
     cudaStream_t stream = (cudaStream_t)b->f.stream[0][0];
     cudaEvent_t event[ITERATIONS_MAX + 1] = {NULL};
@@ -63,7 +90,7 @@ static int replay(bench *b, const fleet_graph *graph, int n, double *us)
     for (i = 0; i <= n && rc == 0; i++) {
         rc = CUDA(cudaEventRecord(event[i], stream));
         if (rc == 0 && i < n)
-            rc = fleet_launch(&b->f, 0, graph);
+            rc = w->eager ? enqueue_all(b, w) : fleet_launch(&b->f, 0, &w->graph);
     }
     rc = code_worse(rc, fleet_finish(&b->f));
     for (i = 0; i < n && rc == 0; i++) {
@@ -91,30 +118,70 @@ static int rising(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/*
- * Median over replays of the slowest rank, per call. Two replays tell how long one is; short ones are warmed up more
- * (the first hundreds of calls of an algorithm are slower), long ones are repeated less, to half a second at most.
- */
-static int measure(bench *b, const work *w, int iterations, double *us)
+/* Of rising values, between the two that are next to it. */
+static double quantile(const double *sorted, int n, double q)
+{
+    double at = q * (n - 1);
+    int low = (int)at, high = low + 1 < n ? low + 1 : low;
+
+    return sorted[low] + (at - low) * (sorted[high] - sorted[low]);
+}
+
+static span span_of(double *us, int n, int calls)
+{
+    span s;
+
+    qsort(us, (size_t)n, sizeof(*us), rising);
+    s = (span){quantile(us, n, 0.5) / calls, quantile(us, n, 0.1) / calls, quantile(us, n, 0.9) / calls, n};
+    return s;
+}
+
+/* Two replays tell how long one is; short ones are warmed up more: the first hundreds of calls are slower. */
+static int measure(bench *b, work *w, int most, double seconds, span *out)
 {
     double sample[ITERATIONS_MAX];
-    fleet_graph graph;
-    int n = iterations, rc = ranks_agree(b->f.ranks, capture(b, w, &graph));
+    int n = most, rc = ranks_agree(b->f.ranks, w->eager ? CODE_OK : capture(b, w));
 
     if (rc == 0)
-        rc = replay(b, &graph, 2, sample);
-    if (rc == 0 && sample[1] < 5000)
-        rc = replay(b, &graph, WARM, sample);
+        rc = replay(b, w, 2, sample);
+    if (rc == 0 && sample[1] < SHORT_US)
+        rc = replay(b, w, WARM, sample);
     if (rc == 0) {
-        if (sample[1] * n > 500000)
-            n = (int)(500000 / sample[1]);
-        n = n < 3 ? 3 : n;
-        rc = replay(b, &graph, n, sample);
+        n = plan_replays(seconds, sample[1], most);
+        rc = replay(b, w, n, sample);
     }
-    fleet_graph_free(&b->f, &graph);
-    qsort(sample, (size_t)n, sizeof(double), rising);
-    *us = n % 2 != 0 ? sample[n / 2] : (sample[n / 2 - 1] + sample[n / 2]) / 2;
-    *us /= b->o->calls;
+    fleet_graph_free(&b->f, &w->graph);
+    if (rc == 0)
+        *out = span_of(sample, n, w->calls);
+    return rc;
+}
+
+static int measure_layer(bench *b, size_t bytes, double seconds)
+{
+    work w = make_work(b, -1, bytes, TIMING_STEP);
+    span layer = {0};
+    int rc = CODE_OK;
+
+    if (b->layer_bytes != bytes) {
+        rc = measure(b, &w, b->iterations, seconds, &layer);
+        b->layer_us = layer.us;
+        b->layer_bytes = bytes;
+    }
+    return rc;
+}
+
+int timing_measure(bench *b, int algorithm, size_t bytes, manner how, double seconds, span *out)
+{
+    work w = make_work(b, algorithm, bytes, how);
+    int rc = how == TIMING_STEP ? measure_layer(b, bytes, seconds) : CODE_OK;
+
+    if (rc == 0)
+        rc = measure(b, &w, b->iterations, seconds, out);
+    if (rc == 0 && how == TIMING_STEP) {
+        out->us -= b->layer_us;
+        out->p10 -= b->layer_us;
+        out->p90 -= b->layer_us;
+    }
     return rc;
 }
 
@@ -127,14 +194,6 @@ int timing_cut(bench *b, const cut *c)
     rc = rc != 0 ? rc : par_debug(b->f.comm[0], PAR_DEBUG_THREADS, c->threads);
     rc = rc != 0 ? rc : par_debug(b->f.comm[0], PAR_DEBUG_CHUNK, c->chunk);
     return fleet_par(&b->f, rc, "set lanes, threads and chunk");
-}
-
-static work make_work(bench *b, int algorithm, size_t bytes, int in_place, int layer)
-{
-    char *out = b->f.work[0][0] + FLEET_MARGIN;
-    work w = {layer, algorithm, in_place ? out : b->f.input[0], out, bytes / par_dtype_size(b->dtype)};
-
-    return w;
 }
 
 /* Both places against the reference; wrong elements are summed over the ranks. */
@@ -164,70 +223,48 @@ static int screen(bench *b, int algorithm, size_t bytes, uint64_t wrong[2])
     return rc;
 }
 
-static int measure_step(bench *b, int algorithm, size_t bytes, double *us)
-{
-    work with = make_work(b, algorithm, bytes, 1, 1), without = make_work(b, -1, bytes, 1, 1);
-    double all = 0, layer = 0;
-    int rc = measure(b, &with, b->o->iterations, &all);
-
-    if (rc == 0)
-        rc = measure(b, &without, b->o->iterations, &layer);
-    *us = all - layer;
-    return rc;
-}
-
-int timing_all(bench *b, int algorithm, size_t bytes, times *t)
-{
-    work out = make_work(b, algorithm, bytes, 0, 0), in = make_work(b, algorithm, bytes, 1, 0);
-    int rc = measure(b, &out, b->o->iterations, &t->out);
-
-    if (rc == 0)
-        rc = measure(b, &in, b->o->iterations, &t->in);
-    return rc != 0 ? rc : measure_step(b, algorithm, bytes, &t->step);
-}
-
 /* Screen and time one cut; a worse or wrong one leaves *best as it is. */
-static int try_cut(bench *b, row *best, const cut *c, int single)
+static int try_cut(bench *b, findings *best, const cut *c, double seconds)
 {
-    row r = *best;
+    work w = make_work(b, best->algorithm, best->bytes, TIMING_GRAPH);
+    span found = {0}, *fastest = &best->time[TIMING_GRAPH];
     uint64_t wrong[2];
-    work w = make_work(b, r.algorithm, r.bytes, 0, 0);
     int rc = ranks_agree(b->f.ranks, timing_cut(b, c));
 
-    rank_note("%s %zu bytes lanes %zu threads %zu chunk %zu", par_algorithm_name(r.algorithm), r.bytes, c->lanes,
-              c->threads, c->chunk);
+    rank_note("%s %zu bytes lanes %zu threads %zu chunk %zu", par_algorithm_name(best->algorithm), best->bytes,
+              c->lanes, c->threads, c->chunk);
     if (rc == 0)
-        rc = screen(b, r.algorithm, r.bytes, wrong);
+        rc = screen(b, best->algorithm, best->bytes, wrong);
     if (rc == 0 && wrong[0] + wrong[1] != 0) {
         best->wrong_out += wrong[0];
         best->wrong_in += wrong[1];
         return CODE_OK;
     }
     if (rc == 0)
-        rc = measure(b, &w, single ? 3 : QUICK, &r.ours.out);
+        rc = measure(b, &w, b->iterations < QUICK ? b->iterations : QUICK, seconds, &found);
     if (rc == 0 && b->talks && b->o->grid && !b->o->json)
-        printf("# try %12zu %-22s %2zu %3zu %6zu %8.2f\n", r.bytes, par_algorithm_name(r.algorithm), c->lanes,
-               c->threads, c->chunk, r.ours.out);
-    if (rc == 0 && (best->ours.out <= 0 || r.ours.out < best->ours.out)) {
-        best->ours.out = r.ours.out;
+        printf("# try %12zu %-22s %2zu %3zu %6zu %8.2f\n", best->bytes, par_algorithm_name(best->algorithm), c->lanes,
+               c->threads, c->chunk, found.us);
+    if (rc == 0 && (fastest->n == 0 || found.us < fastest->us)) {
+        *fastest = found;
         best->cut = *c;
     }
     return rc;
 }
 
-/* The fastest cut of an algorithm. */
-int timing_tune(bench *b, row *best)
+int timing_tune(bench *b, findings *best, double seconds)
 {
     const options *o = b->o;
     int chunked = strstr(par_algorithm_name(best->algorithm), "chunked") != NULL ||
                   par_algorithm_transport(best->algorithm) == PAR_PULL;
-    int l, t, c, chunks = chunked ? o->chunks.n : 1, single = o->lanes.n * o->threads.n * chunks == 1, rc = CODE_OK;
+    int l, t, c, chunks = chunked ? o->chunks.n : 1, rc = CODE_OK;
+    double each = seconds / (o->lanes.n * o->threads.n * chunks);
 
     for (l = 0; l < o->lanes.n && rc == 0; l++)
         for (t = 0; t < o->threads.n && rc == 0; t++)
             for (c = 0; c < chunks && rc == 0; c++) {
                 cut this = {o->lanes.value[l], o->threads.value[t], chunked ? o->chunks.value[c] : 0};
-                rc = try_cut(b, best, &this, single);
+                rc = try_cut(b, best, &this, each);
             }
     return rc;
 }

@@ -399,6 +399,10 @@ int check_empty(void *stream)
     (void)stream;
     return 0;
 }
+int check_copy(const void *in, void *out, size_t bytes, void *stream)
+{
+    return (int)cudaMemcpyAsync(out, in, bytes, cudaMemcpyDeviceToDevice, (cudaStream_t)stream);
+}
 int check_ping_pong(uint32_t *in, uint32_t *out, int serves, int rounds, uint32_t *failed, void *stream)
 {
     (void)in;
