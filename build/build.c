@@ -69,23 +69,36 @@ static int choose_archs(struct job *job)
     return rc < 0 ? rc : warn_of_driver(build);
 }
 
+static const char *record_name(const struct job *job)
+{
+    return job->options->upstream ? SP_RECORD_UPSTREAM : SP_RECORD_NAME;
+}
+
 /* What the install has now, and whether its record is of this plan. */
 static int read_installed(struct job *job)
 {
-    int rc = sp_deploy_read(&job->record, job->install, SP_RECORD_NAME);
+    int rc = sp_deploy_read(&job->record, job->install, record_name(job));
 
     if (rc == 0)
         rc = sp_record_matches(&job->same, &job->installed, &job->record, job->plan);
     return rc < 0 ? rc : 0;
 }
 
-static int plan(struct job *job)
+static int read_inputs(struct job *job)
 {
-    struct sp_build *build = job->build;
-    int rc = sp_recipe_load(&job->recipe);
+    const struct sp_upstream *upstream = job->options->upstream;
+    int rc = sp_recipe_load(&job->recipe, upstream ? SP_RECIPE_UPSTREAM : SP_RECIPE);
 
     if (rc == 0)
         rc = sp_inputs_read(&job->inputs, &job->recipe);
+    return rc == 0 && upstream ? sp_upstream_input(&job->inputs, upstream) : rc;
+}
+
+static int plan(struct job *job)
+{
+    struct sp_build *build = job->build;
+    int rc = read_inputs(job);
+
     if (rc == 0)
         rc = sp_toolchain_find(&build->tools, job->install->site);
     if (rc == 0)
@@ -96,6 +109,8 @@ static int plan(struct job *job)
         rc = sp_steps_plan(&job->steps, &job->recipe, &build->tools, &build->archs, &build->python);
     if (rc == 0)
         rc = sp_record_plan(&job->plan, &job->steps, &job->inputs, &build->tools, &build->archs, &build->python);
+    if (rc == 0 && job->options->upstream)
+        rc = sp_upstream_describe(job->plan, job->options->upstream);
     return rc < 0 ? rc : read_installed(job);
 }
 
@@ -178,7 +193,8 @@ static int compare_installed(struct job *job)
         if (rc == 0)
             rc = compare(&job->build->outputs, &now, "this build and the install");
         if (rc == SP_EFAIL)
-            rc = sp_err_hint(rc, "sgl-pcie build puts there what the sources give");
+            rc = sp_err_hint(rc, "sgl-pcie build%s puts there what the sources give",
+                             job->options->upstream ? " --upstream" : "");
         job->build->matches_install = rc == 0;
     }
     sp_files_free(&now);
@@ -217,7 +233,7 @@ static int warn_of_servers(struct sp_build *build, const struct sp_install *inst
     int rc = sp_servers_check(install);
 
     if (rc == SP_ECANNOT) {
-        rc = sp_words_addf(&build->warnings, "%s\nit keeps the old libpar.so until it is started again",
+        rc = sp_words_addf(&build->warnings, "%s\nit keeps what it has loaded until it is started again",
                            sp_err_message());
         if (rc == 0)
             sp_err_clear();
@@ -246,7 +262,7 @@ static int deploy(struct job *job)
     if (rc == 0)
         rc = list_programs(&programs, &job->recipe);
     if (rc == 0)
-        rc = sp_files_add(outputs, SP_RECORD_NAME, &record);
+        rc = sp_files_add(outputs, record_name(job), &record);
     if (rc == 0) {
         rc = sp_deploy_run(job->install, outputs, &job->installed, &programs, job->options->next);
         outputs->count--;

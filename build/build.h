@@ -6,6 +6,11 @@
  *     <site>/sgl_pcie/_sgl_pcie.abi3.so    the module for Python
  *     <site>/sgl_pcie/build.json           the build record (build/record.h)
  *
+ * Or, given a text of SGLang's own all-reduce (build/upstream.h), that alone, with a record of its own:
+ *
+ *     <site>/sgl_pcie/libupstream.so       SGLang's all-reduce, rebuilt without torch
+ *     <site>/sgl_pcie/upstream.json
+ *
  * Everything is compiled in a scratch folder, which goes however this ends; the install is touched only by one
  * transaction at the end, which also brings the RECORD of sgl-pcie-runtime up to date. Where the record that is there
  * says that the same inputs and compilers made what is there, nothing is compiled.
@@ -16,12 +21,14 @@
 #define SP_BUILD_BUILD_H
 
 #include "build/compile.h"
+#include "build/upstream.h"
 
 struct sp_build_options {
-    const char *archs;     /* "sm_90,sm_120", "all", or NULL for the GPUs of this machine */
-    bool check;            /* build twice and compare; write nothing */
-    const char *next;      /* how a user applies the patch, for the hint: "sgl-pcie apply …" */
-    sp_progress *progress; /* or NULL */
+    const char *archs;                  /* "sm_90,sm_120", "all", or NULL for the GPUs of this machine */
+    bool check;                         /* build twice and compare; write nothing */
+    const char *next;                   /* how a user applies the patch, for the hint: "sgl-pcie apply …" */
+    const struct sp_upstream *upstream; /* build this instead; or NULL */
+    sp_progress *progress;              /* or NULL */
     void *context;
 };
 

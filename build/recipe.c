@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RECIPE "sources.json"
-
 enum { RECIPE_MAX = 1 << 20, WORDS_MAX = 512 };
 
 /* An array of strings; one that is missing is empty. */
@@ -118,13 +116,13 @@ static int read_oldest(unsigned *out, const json_t *top)
     return rc;
 }
 
-static int read_recipe(struct sp_recipe *out, const json_t *top)
+static int read_recipe(struct sp_recipe *out, const json_t *top, const char *name)
 {
     const json_t *others = json_object_get(top, "others");
     int rc = read_oldest(&out->oldest, top);
 
     if (rc == 0)
-        rc = sp_words_add(&out->inputs, RECIPE);
+        rc = sp_words_add(&out->inputs, name);
     if (rc == 0)
         rc = add_product(out, top, top);
     for (size_t i = 0; rc == 0 && i < json_array_size(others); i++)
@@ -133,7 +131,7 @@ static int read_recipe(struct sp_recipe *out, const json_t *top)
     return rc;
 }
 
-int sp_recipe_load(struct sp_recipe *out)
+int sp_recipe_load(struct sp_recipe *out, const char *name)
 {
     struct sp_buf text = SP_BUF_INIT;
     json_t *top = NULL;
@@ -142,13 +140,13 @@ int sp_recipe_load(struct sp_recipe *out)
 
     memset(out, 0, sizeof *out);
     rc = sp_datadir(&out->folder, "kernels");
-    if (rc == 0 && asprintf(&path, "%s/" RECIPE, out->folder) < 0)
+    if (rc == 0 && asprintf(&path, "%s/%s", out->folder, name) < 0)
         rc = sp_err(SP_ECANNOT, "out of memory");
     if (rc == 0)
         rc = sp_read_file(&text, path, RECIPE_MAX);
     if (rc == 0)
         rc = sp_json_load(&top, text.data, text.len, path);
-    if (rc == 0 && (rc = read_recipe(out, top)) < 0)
+    if (rc == 0 && (rc = read_recipe(out, top, name)) < 0)
         rc = sp_err_wrap(rc, "'%s'", path);
     json_decref(top);
     sp_buf_free(&text);
@@ -156,18 +154,46 @@ int sp_recipe_load(struct sp_recipe *out)
     return rc;
 }
 
+static void free_product(struct sp_product *product)
+{
+    free(product->name);
+    sp_words_free(&product->c);
+    sp_words_free(&product->cu);
+    sp_words_free(&product->compile_c);
+    sp_words_free(&product->compile_cu);
+    sp_words_free(&product->link);
+    memset(product, 0, sizeof *product);
+}
+
+void sp_recipe_keep(struct sp_recipe *recipe, size_t count)
+{
+    while (recipe->count > count)
+        free_product(&recipe->product[--recipe->count]);
+}
+
+int sp_recipe_join(struct sp_recipe *out, const char *name)
+{
+    struct sp_recipe more;
+    int rc = sp_recipe_load(&more, name);
+
+    if (rc == 0 && out->count == SP_PRODUCTS_MAX)
+        rc = sp_err(SP_EFAIL, "more than %d products", SP_PRODUCTS_MAX);
+    if (rc == 0)
+        rc = sp_words_append(&out->inputs, &more.inputs);
+    if (rc == 0) {
+        sp_words_sort(&out->inputs);
+        out->product[out->count] = more.product[0];
+        out->product[out->count++].is_library = false;
+        memset(&more.product[0], 0, sizeof more.product[0]);
+    }
+    sp_recipe_free(&more);
+    return rc;
+}
+
 void sp_recipe_free(struct sp_recipe *recipe)
 {
-    for (size_t i = 0; i < recipe->count; i++) {
-        struct sp_product *product = &recipe->product[i];
-
-        free(product->name);
-        sp_words_free(&product->c);
-        sp_words_free(&product->cu);
-        sp_words_free(&product->compile_c);
-        sp_words_free(&product->compile_cu);
-        sp_words_free(&product->link);
-    }
+    for (size_t i = 0; i < recipe->count; i++)
+        free_product(&recipe->product[i]);
     sp_words_free(&recipe->inputs);
     free(recipe->folder);
     memset(recipe, 0, sizeof *recipe);

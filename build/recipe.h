@@ -1,8 +1,9 @@
 /*
- * The recipe: kernels/sources.json, the one list of what is built into an install and by which commands.
+ * A recipe: what is built, and by which commands. kernels/sources.json is the one list of what goes into an install;
+ * those of kernels/upstream/ have the same form.
  *
- * The object at the top describes libpar.so, each object in its "others" one thing beside it, with the commands of the
- * top where it has none of its own. What the placeholders in the commands stand for: kernels/README.md.
+ * The object at the top describes the library, each object in its "others" one thing beside it, with the commands of
+ * the top where it has none of its own. What the placeholders in the commands stand for: kernels/README.md.
  */
 #ifndef SP_BUILD_RECIPE_H
 #define SP_BUILD_RECIPE_H
@@ -28,8 +29,18 @@ struct sp_recipe {
     unsigned oldest; /* architecture that the kernels need at least */
 };
 
-/* SP_EFAIL when it is damaged. To be freed in any case. */
-int sp_recipe_load(struct sp_recipe *out);
+#define SP_RECIPE          "sources.json"
+#define SP_RECIPE_UPSTREAM "upstream/overlay.json" /* libupstream.so */
+#define SP_RECIPE_PROBE    "upstream/probe.json"   /* upstream-probe, beside it and libpar.so */
+
+/* One of these, by its name in kernels/. SP_EFAIL when it is damaged. To be freed in any case. */
+int sp_recipe_load(struct sp_recipe *out, const char *name);
+
+/* Forget all but the first so many products; their inputs stay. */
+void sp_recipe_keep(struct sp_recipe *recipe, size_t count);
+
+/* What another one builds first, after what is there, with all its inputs. */
+int sp_recipe_join(struct sp_recipe *out, const char *name);
 void sp_recipe_free(struct sp_recipe *recipe);
 
 #endif

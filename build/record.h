@@ -17,7 +17,8 @@
 
 #include <jansson.h>
 
-#define SP_RECORD_NAME "build.json"
+#define SP_RECORD_NAME     "build.json"
+#define SP_RECORD_UPSTREAM "upstream.json" /* of libupstream.so; it has a "text", too: which text of SGLang's it is */
 
 /* All but the outputs: a new reference. */
 int sp_record_plan(json_t **out, const struct sp_steps *steps, const struct sp_files *inputs,

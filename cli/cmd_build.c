@@ -1,3 +1,4 @@
+#include "cli/probe.h"
 #include "cli/report.h"
 #include "cli/subject.h"
 
@@ -23,6 +24,13 @@ static const char *const description[] = {
     "nvcc is the one of SGL_PCIE_NVCC, of CUDA_HOME, of PATH, of /usr/local/cuda, or pip's in the environment; the "
     "host "
     "compiler is NVCC_CCBIN, else the first gcc that nvcc accepts.",
+    "With --upstream it is SGLang's own all-reduce that is built, out of the checkout that --source names and that "
+    "apply --set sgl-kernel has patched: libupstream.so, in seconds and without torch. It goes into the install of "
+    "--python or --site, where SGLANG_PCIE_AR_BACKEND=upstream makes SGLang's own class run on it; the kernel package "
+    "stays as it is, and revert removes it. With --probe nothing is installed: it is built in a scratch folder, its "
+    "sums "
+    "are compared on the GPUs here, and one-stage and two-stage are timed beside NCCL and ours; the verdict learns "
+    "whether the sums were right.",
     NULL,
 };
 
@@ -31,16 +39,26 @@ static const struct sp_option options[] = {
      .value = "LIST",
      .help = "compile for these architectures, as sm_90,sm_120, or all (default: the GPUs of this machine)"},
     {.name = "check", .help = "build twice and compare, write nothing"},
+    {.name = "upstream", .help = "build SGLang's own all-reduce out of the checkout of --source instead"},
+    {.name = "probe", .help = "with --upstream: is it right on the GPUs here, and does it win? install nothing"},
+    {.name = "world",
+     .value = "N",
+     .help = "with --probe: 2, 4, 6 or 8 ranks (default: as many as there are GPUs for)"},
+    {.name = "bytes", .value = "N", .help = "with --probe: the message that is timed (default: 43008, 42 KiB)"},
+    {.name = "virtual", .help = "with --probe: ranks share GPUs, in one process, even where each could have its own"},
     {.name = NULL},
 };
 
 static const struct sp_exit exits[] = {
-    {0, "built, or up to date; with --check: reproduced"},
+    {0, "built, or up to date; with --check: reproduced; with --probe: every sum was right"},
     {1, "with --check: the bytes differ"},
     {2, "wrong arguments, or an architecture that this nvcc does not know"},
+    {3, "with --upstream: an all-reduce that we do not know"},
+    {4, "with --upstream: the file in the checkout was changed"},
     {5, "not patched, no nvcc, no headers, no GPU and no --arch, no permission or space"},
     {6, "nvcc does not accept the host compiler, or a compiler refused the sources"},
-    {8, "a compiler did not end"},
+    {7, "with --probe: wrong sums"},
+    {8, "a compiler did not end, or with --probe: the all-reduce hangs"},
     {10, NULL},
     {-1, NULL},
 };
@@ -49,11 +67,14 @@ static const struct sp_example examples[] = {
     {"sgl-pcie build", "for the GPUs of this machine"},
     {"sgl-pcie build --arch sm_89,sm_120", "in an image, for machines with other GPUs"},
     {"sgl-pcie build --check", "are these the bytes that the sources give?"},
+    {"sgl-pcie build --upstream --source sglang --probe", "is SGLang's own all-reduce worth rebuilding here?"},
+    {"sgl-pcie build --upstream --source sglang --python /opt/venv/bin/python",
+     "rebuild it for that interpreter's SGLang"},
     {NULL, NULL},
 };
 
-static const char *const fields[] = {"architectures", "check",     "log",        "outputs",  "site",
-                                     "skipped",       "toolchain", "up_to_date", "warnings", NULL};
+static const char *const fields[] = {"architectures", "check",     "log",        "outputs",  "probe",    "site",
+                                     "skipped",       "toolchain", "up_to_date", "upstream", "warnings", NULL};
 
 /* ---- JSON ---- */
 
@@ -215,30 +236,34 @@ static void show_warnings(const struct sp_report *report, const struct sp_build 
 
 /* ---- the command ---- */
 
-static int say(struct sp_report *report, struct sp_subject *subject, const struct sp_build *build, bool check)
+static int say(struct sp_report *report, struct sp_subject *subject, const struct sp_build *build,
+               const struct sp_build_options *how)
 {
+    const char *next = how->upstream ? NULL : sp_subject_next(subject, "status");
     char archs[SP_ARCH_TEXT];
     const size_t count = build->outputs.count;
     const char *plural = count == 1 ? "" : "s";
 
     sp_archs_text(archs, &build->archs);
     report->attention = build->warnings.count > 0;
-    if (check)
+    if (how->check)
         return sp_report_say(report, NULL, "reproduced: two builds of %zu file%s for %s have the same bytes%s", count,
                              plural, archs, build->matches_install ? ", and so has the install" : "");
     if (build->up_to_date)
         return sp_report_say(report, NULL, "up to date: %zu file%s for %s", count, plural, archs);
-    return sp_report_say(report, sp_subject_next(subject, "status"), "built %zu file%s for %s", count, plural, archs);
+    return sp_report_say(report, next, "built %zu file%s for %s", count, plural, archs);
 }
 
-static int call(struct sp_report *report, struct sp_subject *subject, const struct sp_args *args)
+static int call(struct sp_report *report, struct sp_subject *subject, const struct sp_args *args,
+                const struct sp_upstream *upstream)
 {
     const bool progress = report->text && isatty(STDERR_FILENO) == 1;
-    char *next = strdup(sp_subject_next(subject, "apply"));
+    char *next = strdup(upstream ? sp_subject_next_install(subject, "apply") : sp_subject_next(subject, "apply"));
     const struct sp_build_options build_options = {
         .archs = sp_args_value(args, "arch"),
         .check = sp_args_has(args, "check"),
         .next = next ? next : "sgl-pcie apply",
+        .upstream = upstream,
         .progress = progress ? show_progress : NULL,
     };
     struct sp_build *build = NULL;
@@ -253,23 +278,127 @@ static int call(struct sp_report *report, struct sp_subject *subject, const stru
     if (build != NULL)
         show_warnings(report, build);
     if (rc == SP_OK)
-        rc = say(report, subject, build, build_options.check);
+        rc = say(report, subject, build, &build_options);
     sp_build_free(build);
     free(next);
     return rc;
 }
 
-static int run(const struct sp_args *args, struct sp_report *report)
+/* ---- SGLang's own all-reduce ---- */
+
+/* Options that mean nothing by themselves. */
+static int check_options(const struct sp_args *args)
+{
+    static const char *const of_probe[] = {"world", "bytes", "virtual", NULL};
+    int rc = SP_OK;
+
+    if (sp_args_has(args, "probe") && !sp_args_has(args, "upstream"))
+        rc = sp_err(SP_EUSAGE, "--probe is of SGLang's own all-reduce: say --upstream, too");
+    for (size_t i = 0; of_probe[i] && rc == SP_OK; i++)
+        if (sp_args_has(args, of_probe[i]) && !sp_args_has(args, "probe"))
+            rc = sp_err(SP_EUSAGE, "--%s is for --probe", of_probe[i]);
+    if (rc == SP_OK && sp_args_has(args, "probe") && sp_args_has(args, "check"))
+        rc = sp_err(SP_EUSAGE, "--probe and --check exclude each other");
+    if (rc == SP_OK && sp_args_has(args, "upstream") && !sp_args_has(args, "source")) {
+        sp_err(SP_EUSAGE, "--upstream needs a checkout of SGLang: its wheels bring no C++ sources");
+        rc = sp_err_hint(SP_EUSAGE, "name it with --source, after git clone https://github.com/sgl-project/sglang");
+    }
+    return rc;
+}
+
+static int read_number(unsigned long long *out, const struct sp_args *args, const char *name, unsigned long long least,
+                       unsigned long long most)
+{
+    const char *text = sp_args_value(args, name);
+    char *end;
+
+    *out = text ? strtoull(text, &end, 10) : 0;
+    if (text && (text[strspn(text, "0123456789")] != '\0' || *text == '\0' || *out < least || *out > most))
+        return sp_err(SP_EUSAGE, "--%s should be a number from %llu to %llu, not '%s'", name, least, most, text);
+    return SP_OK;
+}
+
+static int read_probe_options(struct sp_probe_options *out, const struct sp_args *args)
+{
+    unsigned long long world = 0, bytes = 0;
+    int rc = read_number(&world, args, "world", 2, 8);
+
+    if (rc == SP_OK && world % 2 != 0)
+        rc = sp_err(SP_EUSAGE, "SGLang's all-reduce is for 2, 4, 6 or 8 ranks, not %llu", world);
+    if (rc == SP_OK)
+        rc = read_number(&bytes, args, "bytes", 16, 256 << 20);
+    *out = (struct sp_probe_options){.archs = sp_args_value(args, "arch"),
+                                     .world = (unsigned)world,
+                                     .bytes = (size_t)bytes,
+                                     .virtual_ranks = sp_args_has(args, "virtual")};
+    return rc;
+}
+
+/* The install that --python or --site names, or the environment has. A probe can do without one that nobody named. */
+static int locate_target(struct sp_subject *out, const struct sp_args *args)
+{
+    const struct sp_target target = {.python = sp_args_value(args, "python"), .site = sp_args_value(args, "site")};
+    int rc = sp_install_locate(&out->install, &target);
+
+    if (rc < 0 && sp_args_has(args, "probe") && !target.python && !target.site) {
+        sp_err_clear();
+        rc = SP_OK;
+    }
+    return rc;
+}
+
+static json_t *upstream_json(const struct sp_upstream *upstream)
+{
+    return json_pack("{s:s, s:s, s:s, s:i}", "path", upstream->path, "released", upstream->pre.hex, "patched",
+                     upstream->id.hex, "revision", (int)upstream->revision);
+}
+
+static int run_upstream(const struct sp_args *args, struct sp_report *report)
+{
+    struct sp_subject subject = {.args = args};
+    struct sp_upstream upstream = {.path = NULL};
+    struct sp_probe_options probe;
+    int rc = read_probe_options(&probe, args);
+
+    if (rc == SP_OK)
+        rc = sp_upstream_open(&upstream, sp_args_value(args, "source"),
+                              sp_subject_next_source(&subject, "apply --set " SP_UPSTREAM_SET));
+    if (rc == SP_OK) {
+        sp_report_set(report, "upstream", upstream_json(&upstream));
+        rc = locate_target(&subject, args);
+    }
+    if (rc == SP_OK && subject.install)
+        sp_report_set(report, "site", sp_json_text(subject.install->site));
+    if (rc == SP_OK)
+        rc = sp_args_has(args, "probe") ? sp_probe_show(report, &subject, &upstream, &probe)
+                                        : call(report, &subject, args, &upstream);
+    sp_upstream_free(&upstream);
+    sp_subject_close(&subject);
+    return rc;
+}
+
+/* ---- ours ---- */
+
+static int run_ours(const struct sp_args *args, struct sp_report *report)
 {
     struct sp_subject subject;
     int rc = sp_subject_locate(&subject, args);
 
-    sp_report_set(report, "check", json_boolean(sp_args_has(args, "check")));
     if (rc == SP_OK)
         sp_report_set(report, "site", sp_json_text(subject.install->site));
     if (rc == SP_OK)
-        rc = call(report, &subject, args);
+        rc = call(report, &subject, args, NULL);
     sp_subject_close(&subject);
+    return rc;
+}
+
+static int run(const struct sp_args *args, struct sp_report *report)
+{
+    int rc = check_options(args);
+
+    sp_report_set(report, "check", json_boolean(sp_args_has(args, "check")));
+    if (rc == SP_OK)
+        rc = sp_args_has(args, "upstream") ? run_upstream(args, report) : run_ours(args, report);
     return rc;
 }
 

@@ -61,7 +61,7 @@ static void put_quoted(char *out, size_t *used, const char *text)
     put(out, used, "'", 1);
 }
 
-const char *sp_subject_next(struct sp_subject *subject, const char *command)
+static const char *next(struct sp_subject *subject, const char *command, bool source, bool others)
 {
     size_t used = 0;
 
@@ -70,7 +70,7 @@ const char *sp_subject_next(struct sp_subject *subject, const char *command)
     for (const struct sp_option *option = sp_target_options; option->name; option++) {
         const char *value = sp_args_value(subject->args, option->name);
 
-        if (!value)
+        if (!value || !(strcmp(option->name, "source") == 0 ? source : others))
             continue;
         put(subject->next, &used, " --", 3);
         put(subject->next, &used, option->name, strlen(option->name));
@@ -78,4 +78,19 @@ const char *sp_subject_next(struct sp_subject *subject, const char *command)
         put_quoted(subject->next, &used, value);
     }
     return subject->next;
+}
+
+const char *sp_subject_next(struct sp_subject *subject, const char *command)
+{
+    return next(subject, command, true, true);
+}
+
+const char *sp_subject_next_source(struct sp_subject *subject, const char *command)
+{
+    return next(subject, command, true, false);
+}
+
+const char *sp_subject_next_install(struct sp_subject *subject, const char *command)
+{
+    return next(subject, command, false, true);
 }

@@ -5,6 +5,9 @@ hand_out() where SGLang hands out its custom all-reduce. None takes a server dow
 nothing but sgl_pcie.flag is imported. The patched lines survive without this package, too.
 """
 
+import os
+import sys
+
 from .flag import COMMUNICATOR, STOCK, UPSTREAM, decision, log
 
 
@@ -13,12 +16,20 @@ def gate(full_nvlink, devices, cls_name="CustomAllreduce"):
 
     devices: NVML indices of the group's GPUs. V2, the JIT kernel, stays closed: it needs remote atomics.
     """
-    if full_nvlink or cls_name != "CustomAllreduce" or decision().action != UPSTREAM or not _on_cuda():
+    if cls_name != "CustomAllreduce" or decision().action != UPSTREAM or not _on_cuda():
+        return full_nvlink
+    rebuilt = _rebuilt()
+    if full_nvlink and rebuilt is None:
         return full_nvlink
     if decision().verdict is not None and not _proved(devices):
+        if rebuilt is not None:
+            rebuilt.refuse()
         log.warning("the verdict has no PASS for SGLang's own custom all-reduce on GPUs %s: stock", list(devices))
         return full_nvlink
-    log.info("SGLang's own custom all-reduce is allowed on PCIe-only GPUs %s", list(devices))
+    if rebuilt is not None and not rebuilt.admit(full_nvlink):
+        return full_nvlink
+    if not full_nvlink:
+        log.info("SGLang's own custom all-reduce is allowed on PCIe-only GPUs %s", list(devices))
     return True
 
 
@@ -27,12 +38,13 @@ def hand_out_class(stock):
 
     The name stays a class, since SGLang sets attributes on it. A foreign object from __new__ skips __init__.
     """
-    if decision().action != COMMUNICATOR:
+    if decision().action == STOCK or (decision().action == UPSTREAM and _rebuilt() is None):
         return
 
     def new(cls, group=None, device=None, *args, **kwargs):
         comm = None
         if cls is stock and group is not None:
+            _prepare(group, stock)
             comm = _communicator(group, device, lambda: _instance(stock, group, device))
         return object.__new__(cls) if comm is None else comm
 
@@ -48,10 +60,12 @@ def hand_out(stock, legacy):
         return stock
 
     def dispatch(group, device):
+        _prepare(group, legacy)
         comm = _communicator(group, device, lambda: stock(group=group, device=device)(group=group, device=device))
         return stock(group=group, device=device) if comm is None else lambda **_: comm
 
     def build(group, device):
+        _prepare(group, legacy)
         comm = _communicator(group, device, lambda: stock()(group=group, device=device))
         if comm is None:
             comm = stock()(group=group, device=device)
@@ -74,6 +88,27 @@ def _communicator(group, device, make_stock):
     except Exception:
         log.exception("cannot set up the PCIe all-reduce: stock")
         return None
+
+
+def _rebuilt():
+    """The module upstream where SGLang's own kernel was rebuilt into this install, else None: the kernel package's."""
+    if not os.path.exists(os.path.join(os.path.dirname(os.path.abspath(__file__)), "libupstream.so")):
+        return None
+    from . import upstream
+
+    return upstream
+
+
+def _prepare(group, legacy):
+    """Shall the communicator that SGLang now builds for this group run on the rebuilt kernel?"""
+    if decision().action != UPSTREAM or not _on_cuda():
+        return
+    try:
+        rebuilt = _rebuilt()
+        if rebuilt is not None:
+            rebuilt.prepare(group, sys.modules[legacy.__module__])
+    except Exception:
+        log.exception("cannot set up the rebuilt kernel of SGLang's own all-reduce: stock")
 
 
 def _instance(stock, group, device):
