@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { PREFIX_MAX = 256, CELL = 24 };
+enum { PREFIX_MAX = 256, CELL = SP_PICTURE_PAIR };
 
 struct lines {
     struct sp_buf *out;
@@ -128,7 +128,7 @@ int sp_picture_tree(struct sp_buf *out, const struct sp_topology *topology, bool
 
 /* ---- the pairs ---- */
 
-static void pair_text(char out[CELL], const struct sp_topology *topology, size_t from, size_t to)
+void sp_picture_pair(char out[SP_PICTURE_PAIR], const struct sp_topology *topology, size_t from, size_t to)
 {
     enum sp_grant grant = sp_topology_write(topology, from, to);
     const char *code = sp_topology_code(topology, from, to);
@@ -136,9 +136,9 @@ static void pair_text(char out[CELL], const struct sp_topology *topology, size_t
         sp_topology_nvlink(topology, from, to) ? "NV" : sp_label_name(sp_topology_label(topology, from, to));
 
     if (from == to)
-        (void)snprintf(out, CELL, "-");
+        (void)snprintf(out, SP_PICTURE_PAIR, "-");
     else
-        (void)snprintf(out, CELL, "%s %s", label,
+        (void)snprintf(out, SP_PICTURE_PAIR, "%s %s", label,
                        grant == SP_GRANT_YES  ? "ok"
                        : grant == SP_GRANT_NO ? (code[0] ? code : "no")
                                               : "?");
@@ -152,7 +152,7 @@ static int put_row(struct sp_table *table, const struct sp_topology *topology, s
     (void)snprintf(text[0], CELL, "GPU %zu", topology->gpu[from].number);
     cells[0] = text[0];
     for (size_t to = 0; to < topology->gpu_count; to++) {
-        pair_text(text[to + 1], topology, from, to);
+        sp_picture_pair(text[to + 1], topology, from, to);
         cells[to + 1] = text[to + 1];
     }
     return sp_table_row(table, cells);

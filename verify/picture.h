@@ -10,7 +10,12 @@
 /* Lines of a tree, each ended. utf8: with lines drawn. */
 int sp_picture_tree(struct sp_buf *out, const struct sp_topology *topology, bool utf8);
 
-/* "PIX ok", "SYS NS", "NV ok": the label and what the driver grants; a row for each GPU that writes. */
+enum { SP_PICTURE_PAIR = 24 };
+
+/* "PIX ok", "SYS NS", "NV ok": the label and what the driver grants; "-" for a GPU and itself. */
+void sp_picture_pair(char out[SP_PICTURE_PAIR], const struct sp_topology *topology, size_t from, size_t to);
+
+/* All of them: a row for each GPU that writes. */
 int sp_picture_pairs(struct sp_table **out, const struct sp_topology *topology);
 
 #endif

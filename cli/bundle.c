@@ -1,0 +1,175 @@
+#include "cli/bundle.h"
+#include "base/json.h"
+#include "cli/examine.h"
+#include "cli/report.h"
+#include "cli/show.h"
+#include "verify/profile.h"
+#include "verify/redact.h"
+#include "verify/state.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* ---- the parts ---- */
+
+/* What status shows, without the folders; and the verdict that it speaks of. */
+static int put_status(json_t *bundle, const struct sp_examination *is)
+{
+    static const char *const folders[] = {"root", "site", "python"};
+    struct sp_report inner = {.object = json_object()};
+    struct sp_facts facts;
+    int rc = sp_facts_read(&facts, is->subject.install);
+
+    if (rc == SP_OK)
+        sp_show_install(&inner, is->subject.install, is->plan, &facts);
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++)
+        (void)json_object_del(json_object_get(inner.object, "install"), folders[i]);
+    if (rc == SP_OK && facts.verdict.content)
+        (void)json_object_set(bundle, "verdict", facts.verdict.content);
+    (void)json_object_set_new(bundle, "status", inner.object);
+    if (rc == SP_OK)
+        sp_facts_free(&facts);
+    return rc;
+}
+
+static int put_profile(json_t *bundle, const char *site)
+{
+    struct sp_profile_now now;
+    int rc = sp_profile_read(&now, site);
+    char *summary = rc == SP_OK && now.content ? sp_profile_summary(now.content) : NULL;
+
+    if (rc == SP_OK && now.content)
+        (void)json_object_set_new(bundle, "profile",
+                                  json_pack("{s:b, s:b, s:s?, s:s?, s:O}", "fresh", now.fresh, "wins", now.wins,
+                                            "reason", now.reason, "summary", summary, "content", now.content));
+    free(summary);
+    sp_profile_free(&now);
+    return rc;
+}
+
+static int put_bench(json_t *bundle, const char *site)
+{
+    json_t *content = NULL;
+    char *found = NULL;
+    int rc = sp_state_read(&content, &found, SP_BENCH_FILE, SP_BENCH_SCHEMA, site);
+
+    if (rc == SP_OK && content)
+        (void)json_object_set(bundle, "bench", content);
+    json_decref(content);
+    free(found);
+    return rc;
+}
+
+/* What a survey says, and no more. */
+static int make_empty(json_t **out, const struct sp_survey *survey)
+{
+    const time_t now = time(NULL);
+    struct tm utc;
+    char created[32] = "";
+
+    if (gmtime_r(&now, &utc))
+        (void)strftime(created, sizeof created, "%Y-%m-%dT%H:%M:%SZ", &utc);
+    *out = json_pack("{s:s, s:s, s:s, s:o, s:n, s:n, s:o, s:[], s:o, s:n, s:n, s:n}", "schema", SP_BUNDLE_SCHEMA,
+                     "version", SP_VERSION, "created", created, "recording", sp_recording_json(&survey->recording),
+                     "status", "status_error", "findings", sp_findings_json(&survey->findings), "checks", "backends",
+                     sp_candidates_json(&survey->candidates), "verdict", "profile", "bench");
+    return *out ? SP_OK : sp_err(SP_ECANNOT, "out of memory");
+}
+
+static int redact(json_t *bundle, const char *extra)
+{
+    struct sp_redaction redaction;
+    int rc = sp_redaction_init(&redaction, extra);
+
+    if (rc == SP_OK)
+        rc = sp_redact_json(bundle, &redaction);
+    sp_redaction_free(&redaction);
+    return rc;
+}
+
+/* ---- this machine ---- */
+
+static int fill(json_t *bundle, const struct sp_examination *is)
+{
+    const struct sp_install *install = is->subject.install;
+    int rc = install ? put_status(bundle, is) : SP_OK;
+
+    (void)json_object_set_new(bundle, "status_error", sp_json_text(is->no_install));
+    (void)json_object_set_new(bundle, "findings", sp_findings_json(&is->findings));
+    (void)json_object_set_new(bundle, "checks", sp_examination_json(is, true));
+    if (rc == SP_OK && install)
+        rc = put_profile(bundle, install->site);
+    if (rc == SP_OK && install)
+        rc = put_bench(bundle, install->site);
+    return rc == SP_OK ? redact(bundle, install ? install->root : NULL) : rc;
+}
+
+int sp_bundle_make(json_t **out, const struct sp_args *args)
+{
+    struct sp_examination examination = {.count = 0};
+    int rc = sp_examination_choose(&examination, NULL);
+
+    *out = NULL;
+    if (rc == SP_OK)
+        rc = sp_examination_run(&examination, args);
+    if (rc == SP_OK)
+        rc = make_empty(out, &examination.survey);
+    if (rc == SP_OK)
+        rc = fill(*out, &examination);
+    sp_examination_free(&examination);
+    return rc;
+}
+
+/* ---- another one ---- */
+
+/* NULL without an error where the file is a recording alone. */
+static int read_bundle(json_t **out, const char *path)
+{
+    struct sp_buf bytes = SP_BUF_INIT;
+    int rc = sp_read_file(&bytes, path, SP_REC_BYTES_MAX);
+    const char *schema = NULL;
+
+    *out = NULL;
+    if (rc == SP_OK)
+        rc = sp_json_load(out, bytes.data, bytes.len, path);
+    if (rc == SP_OK)
+        rc = sp_json_opt_string(&schema, *out, "schema");
+    if (rc == SP_OK && (!schema || strcmp(schema, SP_BUNDLE_SCHEMA) != 0)) {
+        json_decref(*out);
+        *out = NULL;
+    }
+    sp_buf_free(&bytes);
+    return rc;
+}
+
+/* As sp_recording_load() chooses in a folder: a recording comes first. */
+static const char *file_of(char out[PATH_MAX], const char *path)
+{
+    struct stat st;
+
+    if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode))
+        return path;
+    if (snprintf(out, PATH_MAX, "%s/recording.json", path) >= PATH_MAX || access(out, F_OK) != 0)
+        (void)snprintf(out, PATH_MAX, "%s/report.json", path);
+    return out;
+}
+
+int sp_bundle_load(json_t **out, const char *path)
+{
+    struct sp_survey survey = {.choice = {.count = 0}};
+    char file[PATH_MAX];
+    int rc = sp_survey_make(&survey, path, NULL); /* names what is wrong with the recording */
+
+    *out = NULL;
+    if (rc == SP_OK)
+        rc = read_bundle(out, file_of(file, path));
+    if (rc == SP_OK && !*out)
+        rc = make_empty(out, &survey);
+    if (rc == SP_OK)
+        rc = redact(*out, NULL);
+    sp_survey_free(&survey);
+    return rc;
+}

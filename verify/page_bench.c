@@ -1,0 +1,449 @@
+#include "verify/page_parts.h"
+#include "verify/plot_lines.h"
+#include "verify/profile.h"
+#include "verify/steps.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { SIZES_LEAST = 4 };
+
+/* A step as the project's own example: what a 61-layer model pays to verify a few drafted tokens. */
+#define STEP "122x43008"
+
+static const char *rival_name(const char *name)
+{
+    return strcmp(name, "nccl") == 0 ? "NCCL" : strcmp(name, "nccl-no-p2p") == 0 ? "NCCL without P2P" : "SGLang’s own";
+}
+
+/* ---- which groups ---- */
+
+/* A handful of sizes of another type is a table for whoever asks; unless there is nothing else. */
+static bool is_main(const struct sp_bench *bench, size_t number)
+{
+    const size_t count = bench->group[number].row_count;
+    size_t most = 0;
+
+    for (size_t i = 0; i < bench->group_count; i++)
+        most = bench->group[i].row_count > most ? bench->group[i].row_count : most;
+    return count > 0 && (count >= SIZES_LEAST || count == most);
+}
+
+/* The group that the banner speaks of: the most GPUs. NULL: none. */
+static const struct sp_bench_group *first_group(const struct sp_bench *bench)
+{
+    const struct sp_bench_group *first = NULL;
+
+    for (size_t i = 0; i < bench->group_count; i++)
+        if (is_main(bench, i) && (!first || bench->group[i].world > first->world))
+            first = &bench->group[i];
+    return first;
+}
+
+/* ---- what is saved ---- */
+
+static void put_figure(struct sp_out *out, const char *kind, const char *number, const char *unit, const char *what)
+{
+    sp_put(out, "<li class=\"%s\"><strong>%s<small>%s</small></strong> <span>", kind, number, unit);
+    sp_put_html(out, what);
+    sp_put(out, "</span></li>\n");
+}
+
+static void put_saving(struct sp_page *page, const struct sp_bench_group *group)
+{
+    struct sp_saving is;
+    struct sp_step step;
+    char number[32], what[SP_PAGE_SENTENCE];
+
+    if (sp_step_parse(&step, STEP) < 0)
+        return;
+    sp_step_cost(&is, group, &step);
+    if (!is.known)
+        return;
+    (void)snprintf(number, sizeof number, "%.2f", is.stock_ms - is.ours_ms);
+    (void)snprintf(what, sizeof what,
+                   "saved per step of 122 all-reduces of 42 KiB: %.2f ms with stock, %.2f ms with ours", is.stock_ms,
+                   is.ours_ms);
+    put_figure(page->out, is.served ? "good" : "plain", number, " ms", what);
+}
+
+static void put_best(struct sp_page *page, const struct sp_bench_group *group)
+{
+    const struct sp_bench_row *best = NULL;
+    double most = 0;
+    char number[32], what[SP_PAGE_SENTENCE], size[SP_SIZE_LABEL];
+
+    for (size_t i = 0; i < group->row_count; i++) {
+        const double ours = sp_bench_chosen_us(&group->row[i]);
+        const double ratio = ours > 0 ? sp_bench_stock_us(&group->row[i]) / ours : 0;
+
+        if (ratio > most) {
+            most = ratio;
+            best = &group->row[i];
+        }
+    }
+    if (!best)
+        return;
+    (void)snprintf(number, sizeof number, "%.1f", most);
+    (void)snprintf(what, sizeof what, "as fast as %s at %s, its best size", rival_name(group->rival[best->stock].name),
+                   sp_size_label(size, (double)best->bytes));
+    put_figure(page->out, most > 1 ? "good" : "plain", number, " ×", what);
+}
+
+static void put_served(struct sp_page *page, const struct sp_bench_group *group)
+{
+    size_t served = 0;
+    char number[32], unit[32], what[SP_PAGE_SENTENCE];
+
+    for (size_t i = 0; i < group->row_count; i++)
+        served += group->row[i].chosen >= 0;
+    (void)snprintf(number, sizeof number, "%zu", served);
+    (void)snprintf(unit, sizeof unit, " of %zu", group->row_count);
+    (void)snprintf(what, sizeof what, "sizes that were measured on %zu GPUs are ours; stock serves the others",
+                   group->world);
+    put_figure(page->out, served ? "good" : "plain", number, unit, what);
+}
+
+void sp_page_savings(struct sp_page *page)
+{
+    const struct sp_bench_group *group = first_group(&page->bench);
+    const json_t *steps = SP_ITEM(page->bundle, "bench", "steps"), *step;
+    size_t i;
+
+    if (!group)
+        return;
+    sp_put(page->out, "<section aria-labelledby=\"saved\">\n<h2 id=\"saved\" class=\"unseen\">What is saved</h2>\n"
+                      "<ul class=\"figures\">\n");
+    put_saving(page, group);
+    put_best(page, group);
+    put_served(page, group);
+    sp_put(page->out, "</ul>\n");
+    if (json_array_size(steps) > 0)
+        sp_put(page->out, "<ul class=\"sentences\">\n");
+    json_array_foreach(steps, i, step)
+    {
+        sp_put(page->out, "<li>");
+        sp_put_html(page->out, SP_TEXT(step, "sentence"));
+        sp_put(page->out, "</li>\n");
+    }
+    if (json_array_size(steps) > 0)
+        sp_put(page->out, "</ul>\n");
+    sp_put(page->out, "</section>\n");
+}
+
+/* ---- the table of a group ---- */
+
+static void put_heads(struct sp_out *out, const struct sp_bench_group *group)
+{
+    sp_put(out, "<thead><tr><th scope=\"col\">Size</th><th scope=\"col\" class=\"n\">sgl‑pcie</th>");
+    for (size_t i = 0; i < group->rival_count; i++)
+        if (!group->rival[i].error[0])
+            sp_put(out, "<th scope=\"col\" class=\"n\">%s</th>", rival_name(group->rival[i].name));
+    sp_put(out, "<th scope=\"col\">Times as fast</th><th scope=\"col\">Served by</th>"
+                "<th scope=\"col\" class=\"n\">Bus GB/s</th><th scope=\"col\" class=\"n\">× model</th></tr></thead>\n");
+}
+
+static void put_us(struct sp_out *out, double us, bool strong)
+{
+    if (us <= 0)
+        sp_put(out, "<td class=\"n none\">–</td>");
+    else
+        sp_put(out, strong ? "<td class=\"n\"><strong>%.*f</strong></td>" : "<td class=\"n\">%.*f</td>",
+               us < 100    ? 2
+               : us < 1000 ? 1
+                           : 0,
+               us);
+}
+
+/* The bar is decoration: the figure stands beside it. */
+static void put_ratio(struct sp_out *out, double ratio, double most, bool served)
+{
+    if (ratio <= 0)
+        sp_put(out, "<td class=\"none\">–</td>");
+    else
+        sp_put(
+            out,
+            "<td class=\"ratio %s\"><svg class=\"bar\" viewBox=\"0 0 60 8\" aria-hidden=\"true\" focusable=\"false\">"
+            "<rect width=\"%.1f\" height=\"8\" rx=\"2\"/></svg>%.2f</td>",
+            served ? "won" : "lost", 60 * (ratio > most ? 1 : ratio / most), ratio);
+}
+
+static void put_row(struct sp_out *out, const struct sp_bench_group *group, const struct sp_bench_row *row, double most)
+{
+    const struct sp_bench_ours *ours = row->fastest < 0 ? NULL : &row->ours[row->fastest];
+    const double us = ours ? ours->us.step : 0, stock = sp_bench_stock_us(row);
+    char size[SP_SIZE_LABEL];
+
+    sp_put(out, "<tr><th scope=\"row\">%s</th>", sp_size_label(size, (double)row->bytes));
+    put_us(out, us, true);
+    for (size_t i = 0; i < group->rival_count; i++)
+        if (!group->rival[i].error[0])
+            put_us(out, row->rival[i].step, false);
+    put_ratio(out, us > 0 ? stock / us : 0, most, row->chosen >= 0);
+    sp_put(out, "<td>");
+    sp_put_html(out, row->chosen < 0 ? "stock" : row->ours[row->chosen].algorithm);
+    sp_put(out, "</td><td class=\"n\">%.1f</td>", sp_bench_busbw(row->bytes, us, group->world));
+    if (us > 0 && ours->model > 0)
+        sp_put(out, "<td class=\"n\">%.1f</td></tr>\n", us / ours->model);
+    else
+        sp_put(out, "<td class=\"n none\">–</td></tr>\n");
+}
+
+static void put_table(struct sp_page *page, const struct sp_bench_group *group, size_t number)
+{
+    struct sp_lines lines;
+
+    sp_lines_of(&lines, group);
+    sp_put(page->out,
+           "<div class=\"scroll\" role=\"region\" aria-labelledby=\"table-%zu\" tabindex=\"0\">\n<table>\n"
+           "<caption id=\"table-%zu\">Microseconds per call in a step, ",
+           number, number);
+    sp_put_html(page->out, group->type);
+    sp_put(page->out, ", fastest of ours</caption>\n");
+    put_heads(page->out, group);
+    sp_put(page->out, "<tbody>\n");
+    for (size_t i = 0; i < group->row_count; i++)
+        put_row(page->out, group, &group->row[i], lines.ratio > 1 ? lines.ratio : 1);
+    sp_put(page->out, "</tbody>\n</table>\n</div>\n");
+}
+
+/* ---- every algorithm ---- */
+
+/* The index of an algorithm in a row, or -1. */
+static int find_ours(const struct sp_bench_row *row, const char *algorithm)
+{
+    for (size_t i = 0; i < row->ours_count; i++)
+        if (strcmp(row->ours[i].algorithm, algorithm) == 0)
+            return (int)i;
+    return -1;
+}
+
+/* Names of all that occur, in the order of the first row that has them; their number. */
+static size_t all_ours(const char *out[SP_BENCH_OURS], const struct sp_bench_group *group)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < group->row_count; i++)
+        for (size_t k = 0; k < group->row[i].ours_count; k++) {
+            const char *name = group->row[i].ours[k].algorithm;
+            size_t at = 0;
+
+            while (at < count && strcmp(out[at], name) != 0)
+                at++;
+            if (at == count && count < SP_BENCH_OURS)
+                out[count++] = name;
+        }
+    return count;
+}
+
+static void put_cell(struct sp_out *out, const struct sp_bench_row *row, const char *algorithm)
+{
+    const int at = find_ours(row, algorithm);
+    const struct sp_bench_ours *ours = at < 0 ? NULL : &row->ours[at];
+
+    if (ours && ours->wrong > 0)
+        sp_put(out, "<td class=\"n wrong\">%llu wrong</td>", (unsigned long long)ours->wrong);
+    else if (ours && ours->us.step <= 0 && ours->us.out > 0)
+        sp_put(out, "<td class=\"n none\">(%.2f)</td>", ours->us.out);
+    else
+        put_us(out, ours ? ours->us.step : 0, at >= 0 && at == row->chosen);
+}
+
+static void put_algorithms(struct sp_page *page, const struct sp_bench_group *group, size_t number)
+{
+    const char *name[SP_BENCH_OURS];
+    const size_t count = all_ours(name, group);
+    struct sp_out *out = page->out;
+    char size[SP_SIZE_LABEL];
+
+    if (count == 0)
+        return;
+    sp_put(out,
+           "<details>\n<summary>Every algorithm</summary>\n<div class=\"scroll\" role=\"region\" "
+           "aria-labelledby=\"all-%zu\" tabindex=\"0\">\n<table>\n<caption id=\"all-%zu\">Microseconds in a step; in "
+           "parentheses back to back, where that was clearly slower already</caption>\n"
+           "<thead><tr><th scope=\"col\">Size</th>",
+           number, number);
+    for (size_t i = 0; i < count; i++) {
+        sp_put(out, "<th scope=\"col\" class=\"n\">");
+        sp_put_html(out, name[i]);
+        sp_put(out, "</th>");
+    }
+    sp_put(out, "</tr></thead>\n<tbody>\n");
+    for (size_t i = 0; i < group->row_count; i++) {
+        sp_put(out, "<tr><th scope=\"row\">%s</th>", sp_size_label(size, (double)group->row[i].bytes));
+        for (size_t k = 0; k < count; k++)
+            put_cell(out, &group->row[i], name[k]);
+        sp_put(out, "</tr>\n");
+    }
+    sp_put(out, "</tbody>\n</table>\n</div>\n</details>\n");
+}
+
+/* ---- against whom ---- */
+
+static void put_rival(struct sp_out *out, const struct sp_bench_rival *rival)
+{
+    sp_put(out, "<li><strong>%s</strong> ", rival_name(rival->name));
+    if (rival->error[0]) {
+        sp_put(out, "was not measured: ");
+        sp_put_html(out, rival->error);
+    } else {
+        sp_put_html(out, rival->version);
+        sp_put(out, "%s", rival->via[0] ? ", " : "");
+        sp_put_html(out, rival->via);
+        if (rival->channels > 0)
+            sp_put(out, ", %d channels", rival->channels);
+        sp_put(out, "%s", rival->settings[0] ? ", " : "");
+        sp_put_html(out, rival->settings);
+    }
+    sp_put(out, "</li>\n");
+}
+
+static void put_rivals(struct sp_page *page, const struct sp_bench_group *group)
+{
+    const struct sp_bench_rates *rates = &group->rates;
+
+    sp_put(page->out, "<ul class=\"notes\">\n");
+    for (size_t i = 0; i < group->rival_count; i++)
+        put_rival(page->out, &group->rival[i]);
+    if (rates->host_us > 0)
+        sp_put(page->out,
+               "<li><strong>Through the host</strong> %.2f µs one way, reads %.1f, writes %.1f GB/s per GPU, "
+               "all at once</li>\n",
+               rates->host_us, rates->host_read, rates->host_write);
+    if (rates->peer_us > 0)
+        sp_put(page->out,
+               "<li><strong>Between peers</strong> %.2f µs one way, loads %.1f, stores %.1f GB/s per GPU</li>\n",
+               rates->peer_us, rates->peer_read, rates->peer_write);
+    sp_put(page->out, "</ul>\n");
+}
+
+static void put_gpus(struct sp_page *page, const struct sp_bench_group *group)
+{
+    sp_put(page->out, "%zu GPUs <small>", group->world);
+    sp_put_html(page->out, group->type);
+    for (size_t i = 0; i < group->world; i++) {
+        sp_put(page->out, "%s", i ? ", " : "; number ");
+        sp_page_put_gpu(page, group->uuid[i]);
+    }
+    sp_put(page->out, "</small>");
+}
+
+static void put_group(struct sp_page *page, size_t number)
+{
+    const struct sp_bench_group *group = &page->bench.group[number];
+
+    sp_put(page->out, "<article>\n<h3>");
+    put_gpus(page, group);
+    sp_put(page->out, "</h3>\n<div class=\"pair\">\n<div class=\"picture\">");
+    sp_page_chart(page, group, number);
+    sp_put(page->out, "</div>\n<div class=\"numbers\">\n");
+    put_table(page, group, number);
+    sp_put(page->out, "</div>\n</div>\n");
+    put_rivals(page, group);
+    put_algorithms(page, group, number);
+    sp_put(page->out, "</article>\n");
+}
+
+static void put_others(struct sp_page *page)
+{
+    for (size_t i = 0; i < page->bench.group_count; i++) {
+        if (is_main(&page->bench, i) || page->bench.group[i].row_count == 0)
+            continue;
+        sp_put(page->out, "<details>\n<summary>");
+        put_gpus(page, &page->bench.group[i]);
+        sp_put(page->out, "</summary>\n");
+        put_table(page, &page->bench.group[i], i);
+        sp_put(page->out, "</details>\n");
+    }
+}
+
+static void put_troubles(struct sp_page *page)
+{
+    const json_t *troubles = SP_ITEM(page->bundle, "bench", "troubles"), *trouble;
+    size_t i;
+
+    if (json_array_size(troubles) == 0)
+        return;
+    sp_put(page->out, "<ul class=\"troubles\">\n");
+    json_array_foreach(troubles, i, trouble)
+    {
+        sp_put(page->out, "<li>");
+        sp_put_html(page->out, json_string_value(trouble));
+        sp_put(page->out, "</li>\n");
+    }
+    sp_put(page->out, "</ul>\n");
+}
+
+static void put_nothing(struct sp_page *page)
+{
+    if (page->bench_error[0]) {
+        sp_put(page->out, "<p>What was measured cannot be shown: ");
+        sp_put_html(page->out, page->bench_error);
+        sp_put(page->out, ".</p>\n");
+    }
+    sp_put(page->out,
+           "<p class=\"empty\">Nothing was measured on this machine yet. Next: <code>sgl-pcie bench</code></p>\n");
+}
+
+void sp_page_bench(struct sp_page *page)
+{
+    sp_put(page->out, "<section aria-labelledby=\"measured\">\n<h2 id=\"measured\">Measured</h2>\n");
+    if (page->bench.group_count == 0)
+        put_nothing(page);
+    put_troubles(page);
+    for (size_t world = SP_BENCH_WORLD; world >= 2; world--) /* the most GPUs first */
+        for (size_t i = 0; i < page->bench.group_count; i++)
+            if (page->bench.group[i].world == world && is_main(&page->bench, i))
+                put_group(page, i);
+    put_others(page);
+    sp_put(page->out, "</section>\n");
+}
+
+/* ---- the profile ---- */
+
+static void put_entries(struct sp_page *page, const json_t *table, size_t number)
+{
+    const json_t *entries = SP_ITEM(table, "entries"), *entry;
+    struct sp_out *out = page->out;
+    double above = 0;
+    char size[SP_SIZE_LABEL];
+    size_t i;
+
+    sp_put(out,
+           "<div class=\"scroll\" role=\"region\" aria-labelledby=\"profile-%zu\" tabindex=\"0\">\n<table>\n"
+           "<caption id=\"profile-%zu\">%d GPUs</caption>\n<thead><tr><th scope=\"col\">Above</th>"
+           "<th scope=\"col\">up to</th><th scope=\"col\">Served by</th><th scope=\"col\" class=\"n\">µs</th>"
+           "<th scope=\"col\" class=\"n\">Stock µs</th></tr></thead>\n<tbody>\n",
+           number, number, (int)json_integer_value(SP_ITEM(table, "world")));
+    json_array_foreach(entries, i, entry)
+    {
+        const double to = json_number_value(SP_ITEM(entry, "max_bytes"));
+
+        sp_put(out, "<tr><td>%s</td>", above > 0 ? sp_size_label(size, above) : "0");
+        sp_put(out, "<th scope=\"row\">%s</th><td>", sp_size_label(size, to));
+        sp_put_html(out, SP_TEXT(entry, "algorithm"));
+        sp_put(out, "</td>");
+        put_us(out, json_number_value(SP_ITEM(entry, "us")), false);
+        put_us(out, json_number_value(SP_ITEM(entry, "stock_us")), false);
+        sp_put(out, "</tr>\n");
+        above = to;
+    }
+    sp_put(out, "</tbody>\n</table>\n</div>\n");
+}
+
+void sp_page_profile(struct sp_page *page)
+{
+    const json_t *tables = SP_ITEM(page->bundle, "profile", "content", "tables"), *table;
+    size_t i;
+
+    if (json_array_size(tables) == 0)
+        return;
+    sp_put(page->out,
+           "<section aria-labelledby=\"profile\">\n<h2 id=\"profile\">Profile</h2>\n"
+           "<p>What SGLang reads: which size is served by what. Above the last size stock serves.</p>\n"
+           "<details>\n<summary>%zu %s, the best first</summary>\n<div class=\"columns\">\n",
+           json_array_size(tables), json_array_size(tables) == 1 ? "table" : "tables");
+    json_array_foreach(tables, i, table) put_entries(page, table, i);
+    sp_put(page->out, "</div>\n</details>\n</section>\n");
+}
