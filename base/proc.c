@@ -23,6 +23,8 @@ struct stream {
     struct sp_buf *buf;
     size_t max;
     bool *cut;
+    sp_proc_seen *seen;
+    void *context;
 };
 
 static int64_t now_ms(void)
@@ -185,6 +187,8 @@ static int drain(struct stream *stream)
         close_fd(&stream->fd);
         return SP_OK;
     }
+    if (stream->seen)
+        stream->seen(stream->context, chunk, (size_t)got);
     keep = stream->max - stream->buf->len;
     if ((size_t)got > keep)
         *stream->cut = true;
@@ -253,7 +257,12 @@ int sp_proc_run(struct sp_proc_result *result, const char *const *argv, const st
 {
     struct stream streams[2] = {
         {.fd = -1, .buf = &result->out, .max = options->output_max, .cut = &result->out_cut},
-        {.fd = -1, .buf = &result->err, .max = options->output_max, .cut = &result->err_cut},
+        {.fd = -1,
+         .buf = &result->err,
+         .max = options->output_max,
+         .cut = &result->err_cut,
+         .seen = options->seen,
+         .context = options->context},
     };
     pid_t child;
     int rc;

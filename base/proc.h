@@ -20,11 +20,15 @@
 
 #include <stdbool.h>
 
+typedef void sp_proc_seen(void *context, const char *text, size_t len);
+
 struct sp_proc_options {
     double seconds;         /* time limit; 0: none */
     size_t output_max;      /* bytes kept of each of the two streams */
     const char *const *env; /* NULL: ours */
     const char *dir;        /* working directory; NULL: ours */
+    sp_proc_seen *seen;     /* gets its standard error as it comes, for progress; may be NULL */
+    void *context;          /* of seen */
     const char *input;      /* standard input; NULL: /dev/null */
     size_t input_len;
 };

@@ -4,8 +4,8 @@
 
 /* In the order of the help: one name, one cmd_<name>.c. */
 #define COMMANDS(add)                                                                                                  \
-    add(status) add(list) add(apply) add(revert) add(recover) add(build) add(verify) add(enable) add(disable)          \
-        add(doctor) add(setup) add(report)
+    add(status) add(list) add(apply) add(revert) add(recover) add(build) add(verify) add(bench) add(enable)            \
+        add(disable) add(doctor) add(setup) add(report)
 
 #define DECLARE(name) extern const struct sp_command sp_cmd_##name;
 COMMANDS(DECLARE)

@@ -18,6 +18,8 @@ int sp_facts_read(struct sp_facts *out, const struct sp_install *install)
         rc = out->pending;
     if (rc == SP_OK)
         rc = sp_verdict_read(&out->verdict, install->site);
+    if (rc == SP_OK)
+        rc = sp_profile_read(&out->profile, install->site);
     if (rc < 0)
         sp_facts_free(out);
     return rc;
@@ -26,6 +28,7 @@ int sp_facts_read(struct sp_facts *out, const struct sp_install *install)
 void sp_facts_free(struct sp_facts *facts)
 {
     sp_verdict_free(&facts->verdict);
+    sp_profile_free(&facts->profile);
 }
 
 const char *sp_runtime_name(enum sp_runtime_state state)
@@ -81,6 +84,7 @@ static json_t *install_json(const struct sp_install *install, const struct sp_pl
     (void)json_object_set_new(object, "layout", sp_json_text(sp_layout_name(install->layout)));
     (void)json_object_set_new(object, "root", sp_json_text(install->root));
     (void)json_object_set_new(object, "site", sp_json_text(install->site));
+    (void)json_object_set_new(object, "checkout", sp_json_text(install->checkout));
     (void)json_object_set_new(object, "python", sp_json_text(install->python));
     (void)json_object_set_new(object, "runtime", plan ? sp_json_text(sp_runtime_name(plan->runtime)) : json_null());
     (void)json_object_set_new(object, "files", files_json(plan));

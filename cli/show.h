@@ -8,6 +8,7 @@
 #include "patcher/apply.h"
 #include "patcher/extension.h"
 #include "patcher/flag.h"
+#include "verify/profile.h"
 #include "verify/verdict.h"
 
 /* Keys of the JSON object that sp_show_install() sets, for the table of commands. */
@@ -18,6 +19,7 @@ struct sp_facts {
     struct sp_flag flag;
     struct sp_extension extension;
     struct sp_verdict_now verdict;
+    struct sp_profile_now profile;
     int pending; /* 0, or SP_EINTERRUPTED */
 };
 

@@ -61,13 +61,29 @@ static int find_program(char path[PATH_MAX], const struct sp_ladder *ladder)
     return SP_OK;
 }
 
+int sp_gpu_run_program(struct sp_proc_result *result, const struct sp_ladder *ladder, const struct sp_subjects *gpus,
+                       const struct sp_set *set, const char *const *argv, double seconds)
+{
+    struct sp_proc_options options = {
+        .seconds = seconds, .output_max = OUTPUT_MAX, .seen = ladder->seen, .context = ladder->context};
+    char *devices = NULL;
+    int rc = visible(&devices, gpus, set);
+
+    memset(result, 0, sizeof *result);
+    if (rc == SP_OK) {
+        options.env = environment(devices);
+        rc = options.env ? sp_proc_run(result, argv, &options) : sp_err(SP_ECANNOT, "out of memory");
+    }
+    free((void *)(uintptr_t)options.env);
+    free(devices);
+    return rc;
+}
+
 int sp_gpu_run(struct sp_proc_result *result, const struct sp_ladder *ladder, const struct sp_subjects *gpus,
                const struct sp_set *set, const char *const *words, double seconds)
 {
     const char *argv[SP_GPU_WORDS + EXTRA] = {NULL};
-    struct sp_proc_options options = {.seconds = seconds, .output_max = OUTPUT_MAX};
     char path[PATH_MAX];
-    char *devices = NULL;
     size_t count = 0;
     int rc = find_program(path, ladder);
 
@@ -76,15 +92,7 @@ int sp_gpu_run(struct sp_proc_result *result, const struct sp_ladder *ladder, co
     for (; words[count - 1] && count < SP_GPU_WORDS; count++)
         argv[count] = words[count - 1];
     argv[count] = "--json";
-    if (rc == SP_OK)
-        rc = visible(&devices, gpus, set);
-    if (rc == SP_OK) {
-        options.env = environment(devices);
-        rc = options.env ? sp_proc_run(result, argv, &options) : sp_err(SP_ECANNOT, "out of memory");
-    }
-    free((void *)(uintptr_t)options.env);
-    free(devices);
-    return rc;
+    return rc == SP_OK ? sp_gpu_run_program(result, ladder, gpus, set, argv, seconds) : rc;
 }
 
 /* ---- what it said ---- */

@@ -22,6 +22,10 @@ struct sp_set {
 int sp_gpu_run(struct sp_proc_result *result, const struct sp_ladder *ladder, const struct sp_subjects *gpus,
                const struct sp_set *set, const char *const *words, double seconds);
 
+/* Any program on these GPUs: argv as sp_proc_run() takes it. */
+int sp_gpu_run_program(struct sp_proc_result *result, const struct sp_ladder *ladder, const struct sp_subjects *gpus,
+                       const struct sp_set *set, const char *const *argv, double seconds);
+
 /* The object that the program printed last, or NULL; a new reference. */
 json_t *sp_gpu_summary(const struct sp_proc_result *result);
 

@@ -19,6 +19,7 @@
 #ifndef SP_VERIFY_LADDER_H
 #define SP_VERIFY_LADDER_H
 
+#include "base/proc.h"
 #include "verify/findings.h"
 
 enum sp_check_status { SP_CHECK_PASS, SP_CHECK_FAIL, SP_CHECK_WARN, SP_CHECK_SKIP, SP_CHECK_INCONCLUSIVE };
@@ -51,6 +52,8 @@ struct sp_ladder {
     double minutes;                     /* of the soak; 0: none */
     const char *site;                   /* the install whose all-reduce is run; NULL: none was found */
     void (*progress)(const char *text); /* what runs now, for people; may be NULL */
+    sp_proc_seen *seen;                 /* gets what children say on standard error; may be NULL */
+    void *context;                      /* of seen */
     struct sp_checks checks;
 };
 

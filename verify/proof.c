@@ -1,6 +1,7 @@
 #include "verify/proof.h"
 #include "base/err.h"
 #include "verify/bound.h"
+#include "verify/profile.h"
 #include "verify/state.h"
 #include "verify/verdict.h"
 
@@ -32,25 +33,6 @@ static int check_verdict(const char *site)
 }
 
 /* ---- profile ---- */
-
-static bool entry_wins(const json_t *entry)
-{
-    const char *algorithm = json_string_value(json_object_get(entry, "algorithm"));
-    const double us = json_number_value(json_object_get(entry, "us"));
-    const double stock = json_number_value(json_object_get(entry, "stock_us"));
-
-    return algorithm && strcmp(algorithm, "stock") != 0 && us > 0 && us < stock;
-}
-
-bool sp_profile_wins(const json_t *profile)
-{
-    const json_t *table, *entry;
-    size_t i, k;
-
-    json_array_foreach(json_object_get(profile, "tables"), i, table)
-        json_array_foreach(json_object_get(table, "entries"), k, entry) if (entry_wins(entry)) return true;
-    return false;
-}
 
 static int judge_profile(const json_t *profile, const json_t *is)
 {

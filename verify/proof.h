@@ -4,16 +4,7 @@
 #ifndef SP_VERIFY_PROOF_H
 #define SP_VERIFY_PROOF_H
 
-#include <jansson.h>
-#include <stdbool.h>
-
-#define SP_PROFILE_FILE   "profile.json"
-#define SP_PROFILE_SCHEMA "sgl-pcie-profile/1"
-
 /* SP_OK; SP_EFAIL with what is not proved, and in *command the one that would prove it: "verify" or "bench". */
 int sp_proof_check(const char **command, const char *site);
-
-/* Is there an entry that is ours and was measured faster than what SGLang would use? Pure. */
-bool sp_profile_wins(const json_t *profile);
 
 #endif

@@ -1,0 +1,63 @@
+#include "verify/bench_field.h"
+#include "base/err.h"
+#include "base/json.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+int sp_bench_number(double *out, const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+
+    *out = json_number_value(value);
+    if (!value)
+        return sp_err(SP_EFAIL, "field '%s' is missing", key);
+    if (!json_is_number(value) || !isfinite(*out) || *out < 0)
+        return sp_err(SP_EFAIL, "field '%s' is not a number from 0 up", key);
+    return SP_OK;
+}
+
+static bool is_absent(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+
+    return !value || json_is_null(value);
+}
+
+int sp_bench_opt_number(double *out, const json_t *object, const char *key)
+{
+    *out = 0;
+    return is_absent(object, key) ? SP_OK : sp_bench_number(out, object, key);
+}
+
+int sp_bench_opt_text(char *out, size_t size, const json_t *object, const char *key)
+{
+    const char *text = NULL;
+    int rc = sp_json_opt_string(&text, object, key);
+
+    (void)snprintf(out, size, "%s", text ? text : "");
+    return rc;
+}
+
+int sp_bench_opt_count(uint64_t *out, const json_t *object, const char *key)
+{
+    json_int_t value = 0;
+    int rc = is_absent(object, key) ? SP_OK : sp_json_integer(&value, object, key, 0, INT64_MAX);
+
+    *out = (uint64_t)value;
+    return rc;
+}
+
+int sp_bench_ours_of(struct sp_bench_ours **out, struct sp_bench_row *row, const char *algorithm)
+{
+    *out = NULL;
+    if (!sp_bench_known(algorithm))
+        return sp_err(SP_EFAIL, "algorithm '%s' is not known", algorithm);
+    for (size_t i = 0; i < row->ours_count; i++)
+        if (strcmp(row->ours[i].algorithm, algorithm) == 0)
+            return sp_err(SP_EFAIL, "algorithm '%s' is there twice", algorithm);
+    *out = memset(&row->ours[row->ours_count++], 0, sizeof **out);
+    (void)snprintf((*out)->algorithm, SP_BENCH_NAME, "%s", algorithm);
+    return SP_OK;
+}

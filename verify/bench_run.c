@@ -1,0 +1,358 @@
+#include "verify/bench_run.h"
+#include "base/err.h"
+#include "verify/covers.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    LEVEL = 4,
+    FULL_SECONDS = 70,
+    QUICK_SECONDS = 11,
+    SPARE_SECONDS = 60,
+    OWN_SECONDS = 60,
+    BACKENDS = 3,
+    JOBS = 16
+};
+
+/* A world size on some GPUs, and the backends that were proved there. */
+struct job {
+    struct sp_set set;
+    bool backend[BACKENDS]; /* as sp_backends */
+};
+
+struct work {
+    const struct sp_bench_plan *plan;
+    struct sp_bench *bench;
+    struct sp_subjects gpus;
+    struct job job[JOBS];
+    size_t job_count, at;
+    double seconds;     /* of one job */
+    struct sp_buf line; /* of standard error, until it is whole */
+};
+
+/* ---- which GPUs ---- */
+
+static void uuids_of(const char *out[SP_BENCH_WORLD], const struct sp_subjects *gpus, const struct sp_set *set)
+{
+    for (size_t i = 0; i < set->count; i++)
+        out[i] = gpus->uuid[set->at[i]];
+}
+
+static bool covers(const struct work *work, const struct sp_set *set, const char *backend)
+{
+    const char *uuid[SP_BENCH_WORLD];
+
+    uuids_of(uuid, &work->gpus, set);
+    return !work->plan->verdict || sp_verdict_covers(work->plan->verdict, backend, uuid, set->count);
+}
+
+static bool index_of(size_t *out, const struct sp_subjects *gpus, const char *uuid)
+{
+    for (*out = 0; *out < gpus->count; (*out)++)
+        if (uuid && strcmp(gpus->uuid[*out], uuid) == 0)
+            return true;
+    return false;
+}
+
+/* The GPUs of a result, if all of them were chosen. */
+static bool set_of_result(struct sp_set *out, const struct sp_subjects *gpus, const json_t *result)
+{
+    const json_t *list = json_object_get(result, "gpus");
+    bool chosen = json_array_size(list) <= SP_BENCH_WORLD;
+
+    memset(out, 0, sizeof *out);
+    for (size_t i = 0; i < json_array_size(list) && chosen; i++)
+        chosen = index_of(&out->at[out->count++], gpus, json_string_value(json_array_get(list, i)));
+    return chosen;
+}
+
+/* All GPUs where that is the world; else the first on which the backend was proved. */
+static bool find_set(struct sp_set *out, const struct work *work, const char *backend, size_t world)
+{
+    const json_t *results = json_object_get(work->plan->verdict, "results");
+
+    memset(out, 0, sizeof *out);
+    for (; out->count < world; out->count++)
+        out->at[out->count] = out->count;
+    if (covers(work, out, backend))
+        return true;
+    for (size_t i = 0; world < work->gpus.count && i < json_array_size(results); i++)
+        if (set_of_result(out, &work->gpus, json_array_get(results, i)) && out->count == world &&
+            covers(work, out, backend))
+            return true;
+    return false;
+}
+
+static bool same_set(const struct sp_set *a, const struct sp_set *b)
+{
+    return a->count == b->count && memcmp(a->at, b->at, a->count * sizeof *a->at) == 0;
+}
+
+static void add_job(struct work *work, const struct sp_set *set, size_t backend)
+{
+    size_t at = 0;
+
+    while (at < work->job_count && !same_set(&work->job[at].set, set))
+        at++;
+    if (at == JOBS)
+        return;
+    if (at == work->job_count)
+        work->job[work->job_count++].set = *set;
+    work->job[at].backend[backend] = true;
+}
+
+/* SGLang's groups are of 2, 4 or 8 ranks, or of all. */
+static bool is_world(const struct work *work, size_t world)
+{
+    return world == 2 || world == 4 || world == 8 || world == work->gpus.count;
+}
+
+static int find_jobs(struct work *work)
+{
+    struct sp_set set;
+
+    for (size_t world = 2; world <= work->gpus.count && world <= SP_BENCH_WORLD; world++)
+        for (size_t i = 0; i < BACKENDS && is_world(work, world); i++)
+            if (find_set(&set, work, sp_backends[i], world))
+                add_job(work, &set, i);
+    return work->job_count > 0 ? SP_OK : sp_err(SP_EFAIL, "the verdict proves nothing on these GPUs");
+}
+
+/* ---- words ---- */
+
+static void say_sizes(char *out, size_t size, const struct sp_bench_plan *plan)
+{
+    size_t used = 0;
+
+    out[0] = '\0';
+    for (size_t i = 0; i < plan->bytes_count && used < size; i++)
+        used += (size_t)snprintf(out + used, size - used, "%s%llu", i ? "," : "", (unsigned long long)plan->bytes[i]);
+}
+
+static void say_backends(char *out, size_t size, const struct job *job)
+{
+    size_t used = 0;
+
+    out[0] = '\0';
+    for (size_t i = 0; i < BACKENDS && used < size; i++)
+        if (job->backend[i])
+            used += (size_t)snprintf(out + used, size - used, "%s%s", used ? "," : "", sp_backends[i]);
+}
+
+/* ---- progress ---- */
+
+/* "[12/34 31s] world 2, bf16, 42 KiB: host-one-shot" */
+static void show_line(struct work *work)
+{
+    const char *line = work->line.data ? work->line.data : "";
+    const char *text = strstr(line, "] ");
+    unsigned long done, all, left;
+
+    if (text && sscanf(line, "[%lu/%lu %lus]", &done, &all, &left) == 3)
+        work->plan->progress(text + 2, (double)left + (double)(work->job_count - work->at - 1) * work->seconds);
+}
+
+static void see(void *context, const char *text, size_t len)
+{
+    struct work *work = context;
+
+    for (size_t i = 0; i < len; i++) {
+        if (text[i] != '\n') {
+            (void)sp_buf_append(&work->line, &text[i], 1);
+            continue;
+        }
+        show_line(work);
+        sp_buf_free(&work->line);
+    }
+}
+
+/* ---- children ---- */
+
+/* One that was killed while it wrote leaves a line that nobody can read. */
+static void cut_last_line(struct sp_proc_result *result)
+{
+    char *end = result->timed_out || result->signal ? strrchr(result->out.data, '\n') : NULL;
+
+    if (end)
+        end[1] = '\0';
+    else if (result->timed_out || result->signal)
+        result->out.data[0] = '\0';
+}
+
+static int read_output(struct work *work, struct sp_proc_result *result, const struct sp_set *set, const char *who,
+                       struct sp_bench_end *end)
+{
+    const char *uuid[SP_BENCH_WORLD];
+    size_t number[SP_BENCH_WORLD];
+    int rc;
+
+    uuids_of(uuid, &work->gpus, set);
+    for (size_t i = 0; i < set->count; i++)
+        number[i] = work->gpus.number[set->at[i]];
+    cut_last_line(result);
+    rc = sp_bench_read_run(work->bench, end, result->out.data, uuid, number, set->count);
+    return rc < 0 ? sp_err_wrap(SP_ECANNOT, "what %s said", who) : SP_OK;
+}
+
+static void set_remedy(struct sp_check *check)
+{
+    if (check->status == SP_CHECK_FAIL && check->code == SP_EDATA)
+        sp_check_remedy(check, "do not enable it here, and report it: sgl-pcie report");
+    else if (check->status == SP_CHECK_FAIL)
+        sp_check_remedy(check, "sgl-pcie verify, and report it: sgl-pcie report");
+}
+
+static int measure_ours(struct work *work, const struct job *job, const char *name)
+{
+    const double start = sp_now_ms(), own = work->plan->ladder->seconds;
+    const double seconds = own > 0 ? own : work->seconds + SPARE_SECONDS;
+    char world[8], sizes[SP_BENCH_SIZES * 12], backends[32], budget[16], limit[16];
+    const char *words[SP_GPU_WORDS] = {"perf", "--stream",    "--budget", budget,    "--world",
+                                       world,  "--transport", backends,   "--limit", limit};
+    struct sp_proc_result result;
+    struct sp_bench_end end = {.unmeasured = 0};
+    struct sp_check *check;
+    size_t count = 10;
+    int rc = sp_check_new(&check, &work->plan->ladder->checks, LEVEL, "bench.%s", name);
+
+    if (rc < 0)
+        return rc;
+    (void)snprintf(world, sizeof world, "%zu", job->set.count);
+    (void)snprintf(budget, sizeof budget, "%.0f", work->seconds);
+    (void)snprintf(limit, sizeof limit, "%.0f", seconds > 10 ? seconds - 5 : seconds);
+    say_sizes(sizes, sizeof sizes, work->plan);
+    say_backends(backends, sizeof backends, job);
+    if (work->plan->quick)
+        words[count++] = "--quick";
+    if (work->plan->own_sizes) {
+        words[count++] = "--types";
+        words[count++] = "bf16";
+        words[count++] = "--sizes";
+        words[count++] = sizes;
+    }
+    rc = sp_gpu_run(&result, work->plan->ladder, &work->gpus, &job->set, words, seconds);
+    if (rc == SP_OK)
+        sp_gpu_judge(check, &result, seconds);
+    if (rc == SP_OK)
+        rc = read_output(work, &result, &job->set, "sgl-pcie-gpu perf", &end);
+    sp_check_expect(check, "every algorithm right, and timed");
+    if (rc == SP_OK && end.unmeasured > 0 && check->status == SP_CHECK_PASS)
+        sp_check_actual(check, "%zu points were left out for lack of time", end.unmeasured);
+    set_remedy(check);
+    check->duration_ms = sp_now_ms() - start;
+    sp_proc_free(&result);
+    return rc;
+}
+
+/* SGLang's own kernel is what stock uses in groups of two; where it cannot be run, stock is NCCL. */
+static void judge_own(struct sp_check *check, const struct sp_proc_result *result)
+{
+    sp_gpu_judge(check, result, OWN_SECONDS);
+    if (check->status != SP_CHECK_PASS)
+        check->status = SP_CHECK_SKIP;
+}
+
+static int measure_own(struct work *work, const struct job *job, const char *name)
+{
+    const double start = sp_now_ms();
+    char sizes[SP_BENCH_SIZES * 12];
+    const char *const argv[] = {work->plan->python, "-m",  "sgl_pcie.stock", "--world", "2", "--types", "bf16",
+                                "--sizes",          sizes, "--stream",       NULL};
+    struct sp_proc_result result = {.status = 0};
+    struct sp_bench_end end;
+    struct sp_check *check;
+    int rc = sp_check_new(&check, &work->plan->ladder->checks, LEVEL, "bench.v1.%s", name);
+
+    if (rc < 0)
+        return rc;
+    say_sizes(sizes, sizeof sizes, work->plan);
+    sp_check_expect(check, "SGLang's own custom all-reduce, timed");
+    if (!work->plan->python) {
+        check->status = SP_CHECK_SKIP;
+        sp_check_actual(check, "no interpreter was named that could run it");
+        return SP_OK;
+    }
+    if (work->plan->progress)
+        work->plan->progress("SGLang's own custom all-reduce",
+                             (double)(work->job_count - work->at - 1) * work->seconds + OWN_SECONDS / 3.0);
+    rc = sp_gpu_run_program(&result, work->plan->ladder, &work->gpus, &job->set, argv, OWN_SECONDS);
+    if (rc == SP_OK)
+        judge_own(check, &result);
+    if (rc == SP_OK && check->status == SP_CHECK_PASS)
+        rc = read_output(work, &result, &job->set, "sgl_pcie.stock", &end);
+    check->duration_ms = sp_now_ms() - start;
+    sp_proc_free(&result);
+    return rc;
+}
+
+/* ---- links ---- */
+
+/* GB/s of a lane each way, less the coding. */
+static double lane_gbs(double speed)
+{
+    return speed <= 0 ? 0 : speed < 8 ? speed / 10 : speed < 64 ? speed / 8 * 128 / 130 : speed / 8 * 0.94;
+}
+
+static double least(double a, double b)
+{
+    return a <= 0 || (b > 0 && b < a) ? b : a;
+}
+
+/* An idle link slows down: what counts is the speed that it can do, and the lanes that it has. */
+static void set_links(struct sp_bench_group *group, const struct sp_topology *topology)
+{
+    for (size_t i = 0; i < topology->gpu_count; i++) {
+        const struct sp_topo_link *link = &topology->gpu[i].link;
+
+        for (size_t k = 0; k < group->world; k++) {
+            if (group->number[k] != topology->gpu[i].number || link->width <= 0 || link->gpu_width <= 0)
+                continue;
+            group->rates.link = least(group->rates.link, lane_gbs(link->possible_speed) * (double)link->width);
+            group->rates.link_most = least(group->rates.link_most, lane_gbs(link->gpu_speed) * (double)link->gpu_width);
+        }
+    }
+}
+
+/* ---- the run ---- */
+
+static int run_job(struct work *work, const struct job *job)
+{
+    char name[SP_CHECK_ID];
+    int rc;
+
+    sp_set_name(name, &work->gpus, &job->set);
+    if (work->plan->progress)
+        work->plan->progress("starting", (double)(work->job_count - work->at) * work->seconds);
+    rc = measure_ours(work, job, name);
+    if (rc == SP_OK && job->set.count == 2)
+        rc = measure_own(work, job, name);
+    sp_buf_free(&work->line);
+    return rc;
+}
+
+int sp_bench_run(struct sp_bench *out, const struct sp_bench_plan *plan)
+{
+    struct work *work = calloc(1, sizeof *work);
+    int rc = work ? SP_OK : sp_err(SP_ECANNOT, "out of memory");
+
+    if (rc < 0)
+        return rc;
+    work->plan = plan;
+    work->bench = out;
+    sp_subjects_of(&work->gpus, plan->ladder->topology);
+    rc = find_jobs(work);
+    if (plan->progress) {
+        plan->ladder->seen = see;
+        plan->ladder->context = work;
+    }
+    work->seconds = (plan->quick ? QUICK_SECONDS : FULL_SECONDS) / (double)(work->job_count ? work->job_count : 1);
+    for (; work->at < work->job_count && rc == SP_OK; work->at++)
+        rc = run_job(work, &work->job[work->at]);
+    for (size_t i = 0; i < out->group_count; i++)
+        set_links(&out->group[i], plan->ladder->topology);
+    plan->ladder->seen = NULL;
+    free(work);
+    return rc;
+}

@@ -1,0 +1,155 @@
+#include "verify/steps.h"
+#include "base/err.h"
+#include "verify/profile.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- a time between those measured ---- */
+
+/* A straight line through logarithms: times rise with sizes as a power. */
+static double between(double bytes, double low, double low_us, double high, double high_us)
+{
+    if (low_us <= 0)
+        return high_us;
+    return exp(log(low_us) + (log(high_us) - log(low_us)) * (log(bytes) - log(low)) / (log(high) - log(low)));
+}
+
+/* The row that serves a size: the first that is not smaller; row_count: none. */
+static size_t row_for(const struct sp_bench_group *group, uint64_t bytes)
+{
+    size_t at = 0;
+
+    while (at < group->row_count && group->row[at].bytes < bytes)
+        at++;
+    return at;
+}
+
+static double step_of(const struct sp_bench_row *row, const char *algorithm)
+{
+    for (size_t i = 0; i < row->ours_count; i++)
+        if (strcmp(row->ours[i].algorithm, algorithm) == 0)
+            return row->ours[i].us.step;
+    return 0;
+}
+
+static double stock_at(const struct sp_bench_group *group, size_t at, uint64_t bytes)
+{
+    const struct sp_bench_row *row = &group->row[at];
+    const double us = sp_bench_stock_us(row);
+
+    if (us <= 0 || row->bytes == bytes || at == 0)
+        return us;
+    return between((double)bytes, (double)row[-1].bytes, sp_bench_stock_us(&row[-1]), (double)row->bytes, us);
+}
+
+static double ours_at(const struct sp_bench_group *group, size_t at, uint64_t bytes)
+{
+    const struct sp_bench_row *row = &group->row[at];
+    const double us = sp_bench_chosen_us(row);
+
+    if (row->bytes == bytes || at == 0)
+        return us;
+    return between((double)bytes, (double)row[-1].bytes, step_of(&row[-1], row->ours[row->chosen].algorithm),
+                   (double)row->bytes, us);
+}
+
+void sp_step_cost(struct sp_saving *out, const struct sp_bench_group *group, const struct sp_step *step)
+{
+    *out = (struct sp_saving){.known = step->count > 0, .measured = true};
+    for (size_t i = 0; i < step->count; i++) {
+        const size_t at = row_for(group, step->bytes[i]);
+        const bool there = at < group->row_count, ours = there && group->row[at].chosen >= 0;
+        const double stock = there ? stock_at(group, at, step->bytes[i]) : 0;
+        const double times = (double)step->times[i] / 1e3;
+
+        out->known = out->known && stock > 0;
+        out->measured = out->measured && there && group->row[at].bytes == step->bytes[i];
+        out->stock_ms += times * stock;
+        out->ours_ms += times * (ours ? ours_at(group, at, step->bytes[i]) : stock);
+        out->served = out->served || ours;
+        out->largest = step->bytes[i] > out->largest ? step->bytes[i] : out->largest;
+    }
+}
+
+/* ---- in words ---- */
+
+static int say_parts(struct sp_buf *out, const struct sp_step *step)
+{
+    int rc = SP_OK;
+
+    for (size_t i = 0; i < step->count && rc == SP_OK; i++)
+        rc = sp_buf_printf(out, "%s%llu all-reduces of %llu bytes", i ? " and " : "",
+                           (unsigned long long)step->times[i], (unsigned long long)step->bytes[i]);
+    return rc;
+}
+
+/* Where stock takes over: after the last size that is ours. */
+static int say_break_even(struct sp_buf *out, const struct sp_bench_group *group)
+{
+    size_t end = group->row_count;
+    char last[32], next[32];
+
+    while (end > 0 && group->row[end - 1].chosen < 0)
+        end--;
+    if (end == 0)
+        return sp_buf_printf(out, "stock is as fast at every size that was measured");
+    (void)sp_size_text(last, sizeof last, group->row[end - 1].bytes);
+    if (end == group->row_count)
+        return sp_buf_printf(out, "ours pays up to the largest size that was measured, %s", last);
+    (void)sp_size_text(next, sizeof next, group->row[end].bytes);
+    return sp_buf_printf(out, "ours pays up to %s, the break-even lies below %s", last, next);
+}
+
+int sp_step_say(struct sp_buf *out, const struct sp_bench_group *group, const struct sp_step *step)
+{
+    struct sp_saving is;
+    int rc = say_parts(out, step);
+
+    sp_step_cost(&is, group, step);
+    if (rc == SP_OK)
+        rc = sp_buf_printf(out, " on %zu GPUs: ", group->world);
+    if (rc == SP_OK && !is.known)
+        return sp_buf_printf(out, "not known, stock was not measured up to there");
+    if (rc == SP_OK)
+        rc = sp_buf_printf(out, "%.2f ms with stock, ", is.stock_ms);
+    if (rc == SP_OK && !is.served)
+        rc = sp_buf_printf(out, "and stock stays: nothing is saved; ");
+    else if (rc == SP_OK)
+        rc = sp_buf_printf(out, "%.2f ms with ours%s, %.2f ms saved per step; ", is.ours_ms,
+                           is.measured ? "" : " (between sizes that were measured)", is.stock_ms - is.ours_ms);
+    return rc == SP_OK ? say_break_even(out, group) : rc;
+}
+
+static json_t *step_json(const struct sp_bench_group *group, const struct sp_step *step)
+{
+    json_t *parts = json_array(), *out;
+    struct sp_buf text = SP_BUF_INIT;
+    struct sp_saving is;
+
+    for (size_t i = 0; i < step->count; i++)
+        (void)json_array_append_new(
+            parts, json_pack("{s:I, s:I}", "times", (json_int_t)step->times[i], "bytes", (json_int_t)step->bytes[i]));
+    sp_step_cost(&is, group, step);
+    (void)sp_step_say(&text, group, step);
+    out =
+        json_pack("{s:s, s:I, s:s, s:o, s:b, s:b, s:s*}", "step", step->name, "world", (json_int_t)group->world, "type",
+                  group->type, "parts", parts, "measured", is.measured, "served", is.served, "sentence", text.data);
+    (void)json_object_set_new(out, "stock_ms", is.known ? json_real(is.stock_ms) : json_null());
+    (void)json_object_set_new(out, "ours_ms", is.known ? json_real(is.ours_ms) : json_null());
+    (void)json_object_set_new(out, "saved_ms", is.known ? json_real(is.stock_ms - is.ours_ms) : json_null());
+    sp_buf_free(&text);
+    return out;
+}
+
+json_t *sp_steps_json(const struct sp_bench *bench, const struct sp_step *steps, size_t count)
+{
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; k < bench->group_count; k++)
+            if (sp_bench_decides(bench, k))
+                (void)json_array_append_new(list, step_json(&bench->group[k], &steps[i]));
+    return list;
+}

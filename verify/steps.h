@@ -1,0 +1,45 @@
+/*
+ * What a decode or verify step saves: so many all-reduces of so many bytes, with stock and with ours.
+ *
+ * Sizes that were measured are taken as they are, others by a straight line between their neighbours' logarithms; what
+ * is below the smallest costs what that one costs, what is above the largest is not known. Pure.
+ */
+#ifndef SP_VERIFY_STEPS_H
+#define SP_VERIFY_STEPS_H
+
+#include "verify/bench.h"
+
+enum { SP_STEP_PARTS = 16, SP_STEPS = 32 };
+
+struct sp_step {
+    char name[64]; /* "122x43008", "batch 4" */
+    uint64_t times[SP_STEP_PARTS], bytes[SP_STEP_PARTS];
+    size_t count;
+};
+
+/* "122x43008,2x1M": K and M for KiB and MiB. SP_EUSAGE. */
+int sp_step_parse(struct sp_step *out, const char *text);
+
+/* A dense transformer under tensor parallelism: two all-reduces a layer and one for the embedding, each of batch x
+ * draft tokens. Text: "hidden=5120,layers=64,batch=1-32,draft=5"; a range of batches doubles; draft (1) is how many
+ * tokens of each sequence a step verifies, element (2) the bytes of a number. SP_EUSAGE. */
+int sp_steps_of_model(struct sp_step out[SP_STEPS], size_t *count, const char *text);
+
+struct sp_saving {
+    bool known;               /* everything was measured that it needs */
+    bool measured;            /* exactly, not by neighbours */
+    double stock_ms, ours_ms; /* per step; ours where ours was chosen, else stock */
+    uint64_t largest;         /* of the sizes */
+    bool served;              /* ours serves some of it */
+};
+
+/* The group must be tuned. */
+void sp_step_cost(struct sp_saving *out, const struct sp_bench_group *group, const struct sp_step *step);
+
+/* One sentence: both times, what is saved, and up to which size ours pays. */
+int sp_step_say(struct sp_buf *out, const struct sp_bench_group *group, const struct sp_step *step);
+
+/* An array: each step on each group that decides, as "steps" of --json. */
+json_t *sp_steps_json(const struct sp_bench *bench, const struct sp_step *steps, size_t count);
+
+#endif
