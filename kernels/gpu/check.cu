@@ -85,6 +85,26 @@ extern "C" __global__ void gpu_ping_pong(volatile uint32_t *in, volatile uint32_
     }
 }
 
+extern "C" __global__ void gpu_exchange(check_words words, int rank, int world, uint32_t *turns, uint32_t *failed)
+{
+    const int peer = (int)threadIdx.x;
+    const uint32_t turn = *turns + 1, gone = *failed;
+
+    if (peer < world && peer != rank && !gone) {
+        volatile uint32_t *in = words.in[peer];
+        uint64_t start = nanoseconds_now();
+        *(volatile uint32_t *)words.out[peer] = turn;
+        for (uint32_t polls = 1; (int32_t)(*in - turn) < 0; polls++)
+            if (polls % 4096 == 0 && nanoseconds_now() - start > 2000000000ull) {
+                *failed = 1;
+                break;
+            }
+    }
+    __syncthreads();
+    if (peer == 0)
+        *turns = turn;
+}
+
 static __device__ uint4 load(const uint4 *p)
 {
     uint4 v;
@@ -172,6 +192,12 @@ int check_ping_pong(uint32_t *in, uint32_t *out, int serves, int rounds, uint32_
     return (int)cudaGetLastError();
 }
 
+int check_exchange(const check_words *words, int rank, int world, uint32_t *turns, uint32_t *failed, void *stream)
+{
+    gpu_exchange<<<1, 32, 0, (cudaStream_t)stream>>>(*words, rank, world, turns, failed);
+    return (int)cudaGetLastError();
+}
+
 int check_stream(void *read, void *write, size_t window, int passes, int what, uint32_t *sink, void *stream)
 {
     gpu_stream<<<64, 512, 0, (cudaStream_t)stream>>>((const uint4 *)read, (uint4 *)write, window / 16, passes, what,
@@ -181,9 +207,9 @@ int check_stream(void *read, void *write, size_t window, int passes, int what, u
 
 int check_load(void)
 {
-    const void *const kernels[] = {(const void *)gpu_compare, (const void *)gpu_delay, (const void *)gpu_layer,
-                                   (const void *)gpu_empty,   (const void *)gpu_copy,  (const void *)gpu_ping_pong,
-                                   (const void *)gpu_stream};
+    const void *const kernels[] = {(const void *)gpu_compare,   (const void *)gpu_delay,    (const void *)gpu_layer,
+                                   (const void *)gpu_empty,     (const void *)gpu_copy,
+                                   (const void *)gpu_ping_pong, (const void *)gpu_exchange, (const void *)gpu_stream};
     cudaFuncAttributes attributes;
     cudaError_t rc = cudaSuccess;
 

@@ -52,6 +52,16 @@ int check_copy(const void *in, void *out, size_t bytes, void *stream);
  */
 int check_ping_pong(uint32_t *in, uint32_t *out, int serves, int rounds, uint32_t *failed, void *stream);
 
+/*
+ * What a call cannot do without: a kernel that tells every other rank that it is there, by a word, and waits until they
+ * all are. out[r], in[r]: the words to and from rank r. Counts its own turns in *turns, so that a graph may hold many. Gives
+ * up after two seconds, with *failed set.
+ */
+typedef struct {
+    uint32_t *out[8], *in[8];
+} check_words;
+int check_exchange(const check_words *words, int rank, int world, uint32_t *turns, uint32_t *failed, void *stream);
+
 /* Read or write (or both, half and half) a window `passes` times with 16-byte volatile accesses. */
 enum { CHECK_READ = 1, CHECK_WRITE = 2 };
 int check_stream(void *read, void *write, size_t window, int passes, int what, uint32_t *sink, void *stream);

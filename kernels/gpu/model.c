@@ -4,7 +4,14 @@
 
 #include <string.h>
 
-enum { ROUNDS = 2000, PASSES = 40, NODES = 200, SMALL = 2048 };
+enum {
+    ROUNDS = 2000,
+    PASSES = 40,
+    NODES = 200,
+    SMALL = 2048,
+    TURNS_AT = 32,  /* word of the tally that counts an exchange's turns; the first says that it failed */
+    WORDS_AT = 4096 /* where an exchange's words begin, behind those of the ping-pong; 128 bytes each */
+};
 
 /* --- timing ---------------------------------------------------------------------------------- */
 
@@ -33,39 +40,73 @@ static int stopwatch_stop(stopwatch *w, cudaStream_t stream, double *us)
     return rc;
 }
 
-/* --- the three measurements ------------------------------------------------------------------ */
+/* --- what is measured ------------------------------------------------------------------------ */
 
-/* A graph of nodes that do nothing, or copy 2 KB. */
-static int capture_nodes(fleet *f, int copies, fleet_graph *graph)
+/* What a node of a graph does: nothing, copy 2 KB, or exchange words. */
+typedef struct {
+    int copies;
+    const check_words *words; /* null: no exchange */
+} node;
+
+static int enqueue_node(fleet *f, const node *n)
 {
-    cudaStream_t stream = (cudaStream_t)f->stream[0][0];
-    int i, rc = fleet_capture_begin(f, 0), ended;
+    uint32_t *state = (uint32_t *)(void *)f->tally[0];
+    void *stream = f->stream[0][0];
+    int rc;
 
-    for (i = 0; i < NODES && rc == 0; i++)
-        rc = CUDA(copies ? check_copy(f->input[0], f->work[0][0] + FLEET_MARGIN, SMALL, stream) : check_empty(stream));
-    ended = fleet_capture_end(f, 0, graph);
-    return rc != 0 ? rc : ended;
+    if (n->words != NULL)
+        rc = CUDA(check_exchange(n->words, f->first, f->world, state + TURNS_AT, state, stream));
+    else if (n->copies)
+        rc = CUDA(check_copy(f->input[0], f->work[0][0] + FLEET_MARGIN, SMALL, stream));
+    else
+        rc = CUDA(check_empty(stream));
+    return rc;
 }
 
-static int measure_node(double *us, fleet *f, int copies)
+/* Twice in a row, the second timed: when it begins, the ranks of an exchange are in step. */
+static int measure_node(double *us, fleet *f, const node *n)
 {
     cudaStream_t stream = (cudaStream_t)f->stream[0][0];
     fleet_graph graph;
     stopwatch watch;
-    int rc = capture_nodes(f, copies, &graph);
+    int i, rc = fleet_capture_begin(f, 0), ended;
 
-    if (rc == 0)
-        rc = fleet_launch(f, 0, &graph);
-    if (rc == 0)
-        rc = CUDA(cudaStreamSynchronize(stream));
-    if (rc == 0)
-        rc = stopwatch_start(&watch, stream);
-    if (rc == 0)
-        rc = fleet_launch(f, 0, &graph);
-    if (rc == 0)
-        rc = stopwatch_stop(&watch, stream, us);
+    for (i = 0; i < NODES && rc == 0; i++)
+        rc = enqueue_node(f, n);
+    ended = fleet_capture_end(f, 0, &graph);
+    rc = ranks_agree(f->ranks, rc != 0 ? rc : ended);
+    rc = rc != 0 ? rc : fleet_launch(f, 0, &graph);
+    rc = rc != 0 ? rc : stopwatch_start(&watch, stream);
+    rc = rc != 0 ? rc : fleet_launch(f, 0, &graph);
+    rc = rc != 0 ? rc : stopwatch_stop(&watch, stream, us);
     *us /= NODES;
     fleet_graph_free(f, &graph);
+    return ranks_agree(f->ranks, rc);
+}
+
+/* base[r]: where the words that rank r reads lie, as this rank sees them. */
+static int measure_exchange(double *us, fleet *f, char *const *base)
+{
+    uint32_t *state = (uint32_t *)(void *)f->tally[0], failed = 0;
+    check_words words = {{NULL}, {NULL}};
+    double all[RANKS_MAX];
+    node n = {0, &words};
+    int r, rc = CUDA(cudaMemset(state, 0, (TURNS_AT + 1) * sizeof(*state)));
+
+    for (r = 0; r < f->world; r++) {
+        words.out[r] = (uint32_t *)(void *)(base[r] + WORDS_AT + 128 * (f->first * PAR_MAX_WORLD + r));
+        words.in[r] = (uint32_t *)(void *)(base[f->first] + WORDS_AT + 128 * (r * PAR_MAX_WORLD + f->first));
+    }
+    rc = ranks_agree(f->ranks, rc != 0 ? rc : CUDA(cudaDeviceSynchronize()));
+    rc = rc != 0 ? rc : measure_node(us, f, &n);
+    rc = rc != 0 ? rc : CUDA(cudaMemcpy(&failed, state, sizeof(failed), cudaMemcpyDeviceToHost));
+    if (rc == 0 && failed)
+        rc = rank_fail(CODE_HANG, "the ranks did not see each other's words");
+    rc = ranks_agree(f->ranks, rc);
+    if (rc == 0)
+        rc = ranks_allgather(f->ranks, us, all, sizeof(*us));
+    for (r = 0; r < f->world && rc == 0; r++)
+        *us = all[r] > *us ? all[r] : *us;
     return rc;
 }
 
@@ -126,15 +167,19 @@ static int measure_rate(double *rate, fleet *f, void *read, void *write, int wha
 
 static int measure_host(link_rates *out, fleet *f, void *shared)
 {
-    char *base = NULL, *read, *write;
+    char *base = NULL, *read, *write, *all[RANKS_MAX];
     uint32_t *flag;
-    int rc = CUDA(cudaHostRegister(shared, MODEL_SHARED, cudaHostRegisterMapped | cudaHostRegisterPortable));
+    int r, rc = CUDA(cudaHostRegister(shared, MODEL_SHARED, cudaHostRegisterMapped | cudaHostRegisterPortable));
 
     rc = rc != 0 ? rc : CUDA(cudaHostGetDevicePointer((void **)&base, shared, 0));
     rc = ranks_agree(f->ranks, rc);
     flag = (uint32_t *)(void *)base;
     if (rc == 0)
         rc = measure_latency(&out->host_us, f, flag + 256 * (1 - f->first), flag + 256 * f->first);
+    for (r = 0; r < f->world; r++)
+        all[r] = base;
+    if (rc == 0)
+        rc = measure_exchange(&out->host_exchange_us, f, all);
     write = base + MODEL_FLAGS + (size_t)f->first * MODEL_WINDOW;
     read = base + MODEL_FLAGS + (size_t)((f->first + 1) % f->world) * MODEL_WINDOW;
     rc = rc != 0 ? rc : measure_rate(&out->host_read, f, read, write, CHECK_READ);
@@ -171,6 +216,7 @@ static int measure_peer(link_rates *out, fleet *f)
     rc = rc != 0 ? rc : open_peers(f, own, peer);
     if (rc == 0)
         rc = measure_latency(&out->peer_us, f, (uint32_t *)(void *)own, (uint32_t *)peer[other]);
+    rc = rc != 0 ? rc : measure_exchange(&out->peer_exchange_us, f, (char *const *)peer);
     next = (char *)peer[(f->first + 1) % f->world] + MODEL_FLAGS;
     rc = rc != 0 ? rc : measure_rate(&out->peer_read, f, next, next, CHECK_READ);
     rc = rc != 0 ? rc : measure_rate(&out->peer_write, f, next, next, CHECK_WRITE);
@@ -182,14 +228,28 @@ static int measure_peer(link_rates *out, fleet *f)
     return rc;
 }
 
+/* Its own memory, the two windows of a buffer. */
+static int measure_own(link_rates *out, fleet *f)
+{
+    char *own = NULL;
+    int rc = ranks_agree(f->ranks, CUDA(cudaMalloc((void **)&own, 2 * MODEL_WINDOW)));
+
+    if (rc == 0)
+        rc = measure_rate(&out->own, f, own, own + MODEL_WINDOW, CHECK_READ | CHECK_WRITE);
+    cudaFree(own);
+    return rc;
+}
+
 int model_measure(link_rates *out, fleet *f, void *shared, int peer)
 {
+    const node nothing = {0, NULL}, copy = {1, NULL};
     int rc;
 
     memset(out, 0, sizeof(*out));
     rank_note("measuring latency and rates");
-    rc = ranks_agree(f->ranks, measure_node(&out->node_us, f, 0));
-    rc = rc != 0 ? rc : ranks_agree(f->ranks, measure_node(&out->local_us, f, 1));
+    rc = measure_node(&out->node_us, f, &nothing);
+    rc = rc != 0 ? rc : measure_node(&out->local_us, f, &copy);
+    rc = rc != 0 ? rc : measure_own(out, f);
     rc = rc != 0 ? rc : measure_host(out, f, shared);
     if (rc == 0 && peer)
         rc = measure_peer(out, f);
@@ -198,9 +258,9 @@ int model_measure(link_rates *out, fleet *f, void *shared, int peer)
 
 /* --- what they amount to ----------------------------------------------------------------------- */
 
-/* Bytes that leave a GPU and bytes that it fetches. */
+/* Bytes that leave a GPU, that it fetches, and that pass between it and its own memory. */
 typedef struct {
-    double writes, reads;
+    double writes, reads, own;
 } traffic;
 
 typedef struct {
@@ -217,20 +277,26 @@ static family family_of(int algorithm)
     return f;
 }
 
-/* A message that everybody else gets is written once to host memory, and to each peer by push. Two-shot: parts, then
- * sums of parts. Plain messages through the host are followed by a reset of as many bytes. */
+/*
+ * One-shot: everybody gets the whole message of all others. Two-shot: parts, then sums of parts. Through the host a
+ * message is written once, whoever reads it. Plain messages are followed by a reset of as many bytes where they lay. Input
+ * and output are read and written in any case; push also reads what arrived, and pull first lays its input out.
+ */
 static traffic traffic_of(const family *f, int world, double bytes)
 {
-    double others = world - 1, parts = 2 * others / world * bytes;
-    traffic t = {0, 0};
+    double others = world - 1, all = f->two_shot ? 2 * others / world * bytes : others * bytes;
+    int plain = !f->chunked && !f->tagged;
+    traffic t = {0, 0, 2 * bytes};
 
     if (f->transport == PAR_HOST) {
-        t.writes = f->chunked || f->tagged ? bytes : 2 * bytes;
-        t.reads = f->two_shot ? parts : others * bytes;
+        t.writes = plain ? 2 * bytes : bytes;
+        t.reads = all;
     } else if (f->transport == PAR_PUSH) {
-        t.writes = f->two_shot ? parts : others * bytes;
+        t.writes = all;
+        t.own += plain ? 2 * all : all;
     } else {
-        t.reads = f->two_shot ? parts : others * bytes;
+        t.reads = all;
+        t.own += bytes;
     }
     return t;
 }
@@ -245,13 +311,16 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
-/* Directions are bounded each; through the host also both together. */
+/* Directions are bounded each; through the host also both together. A thread fetches, sends and stores one after the
+ * other, so its own memory comes on top. */
 static double traffic_us(const link_rates *l, const family *f, const traffic *t)
 {
+    double link = larger(over(t->writes, l->peer_write), over(t->reads, l->peer_read));
+
     if (f->transport == PAR_HOST)
-        return larger(over(t->writes + t->reads, l->host_both),
+        link = larger(over(t->writes + t->reads, l->host_both),
                       larger(over(t->writes, l->host_write), over(t->reads, l->host_read)));
-    return larger(over(t->writes, l->peer_write), over(t->reads, l->peer_read));
+    return link + over(t->own, l->own);
 }
 
 /* One way a phase; where a flag follows the data, another that the fence waits; a load goes there and back. */
@@ -262,11 +331,13 @@ static int hops_of(const family *f)
     return f->two_shot ? 2 * each : each;
 }
 
+/* The first hop is that of the exchange; what a copy costs more than nothing is reading the input and writing the output. */
 double model_us(const link_rates *rates, int algorithm, int world, double bytes)
 {
     family f = family_of(algorithm);
     traffic t = traffic_of(&f, world, bytes);
+    int host = f.transport == PAR_HOST;
 
-    return rates->local_us + hops_of(&f) * (f.transport == PAR_HOST ? rates->host_us : rates->peer_us) +
-           traffic_us(rates, &f, &t);
+    return (host ? rates->host_exchange_us : rates->peer_exchange_us) + larger(rates->local_us - rates->node_us, 0) +
+           (hops_of(&f) - 1) * (host ? rates->host_us : rates->peer_us) + traffic_us(rates, &f, &t);
 }

@@ -155,6 +155,7 @@ void nccl_environment(char *out, size_t size)
 
     out[0] = '\0';
     for (e = environ; *e != NULL; e++)
-        if (strncmp(*e, "NCCL_", 5) == 0 && strncmp(*e, "NCCL_DEBUG", 10) != 0 && used + strlen(*e) + 2 < size)
+        if (strncmp(*e, "NCCL_", 5) == 0 && strncmp(*e, "NCCL_DEBUG", 10) != 0 &&
+            strncmp(*e, "NCCL_VERSION=", 13) != 0 && /* set by images, read by nobody */ used + strlen(*e) + 2 < size)
             used += (size_t)snprintf(out + used, size - used, "%s%s", used != 0 ? " " : "", *e);
 }

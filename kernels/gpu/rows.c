@@ -92,6 +92,9 @@ static void add_nccl(text *t, const group_head *h)
 static void add_links(text *t, const link_rates *l)
 {
     text_add(t, "{\"node_us\":%.3f,\"local_us\":%.3f", l->node_us, l->local_us);
+    add_number(t, "own_gbs", l->own / 1000, 1);
+    add_number(t, "host_exchange_us", l->host_exchange_us, 3);
+    add_number(t, "peer_exchange_us", l->peer_exchange_us, 3);
     add_number(t, "host_us", l->host_us, 3);
     add_number(t, "host_read_gbs", l->host_read / 1000, 2);
     add_number(t, "host_write_gbs", l->host_write / 1000, 2);
@@ -128,10 +131,12 @@ void group_json(text *t, const group_head *h)
 
 static void print_links(const link_rates *l)
 {
-    printf("# graph node %.2f us, one that copies 2 KB %.2f us; one way: host %.2f us, peer %.2f us; GB/s per GPU, all at "
-           "once: host read %.1f write %.1f both %.1f, peer read %.1f write %.1f\n",
-           l->node_us, l->local_us, l->host_us, l->peer_us, l->host_read / 1000, l->host_write / 1000,
-           l->host_both / 1000, l->peer_read / 1000, l->peer_write / 1000);
+    printf("# graph node: empty %.2f us, copies 2 KB %.2f us, exchanges a word by host %.2f us, by peer %.2f us; one way: "
+           "host %.2f us, peer %.2f us\n",
+           l->node_us, l->local_us, l->host_exchange_us, l->peer_exchange_us, l->host_us, l->peer_us);
+    printf("# GB/s per GPU, all at once: host read %.1f write %.1f both %.1f, peer read %.1f write %.1f, own %.0f\n",
+           l->host_read / 1000, l->host_write / 1000, l->host_both / 1000, l->peer_read / 1000, l->peer_write / 1000,
+           l->own / 1000);
 }
 
 void row_table_head(const group_head *h, const options *o)
