@@ -18,7 +18,7 @@
 /* What status shows, without the folders; and the verdict that it speaks of. */
 static int put_status(json_t *bundle, const struct sp_examination *is)
 {
-    static const char *const folders[] = {"root", "site", "python"};
+    static const char *const folders[] = {"root", "site", "python", "checkout"};
     struct sp_report inner = {.object = json_object()};
     struct sp_facts facts;
     int rc = sp_facts_read(&facts, is->subject.install);

@@ -1,23 +1,33 @@
 #include "base/put.h"
-#include "cli/examine.h"
+#include "cli/bundle.h"
 #include "cli/report.h"
-#include "cli/show.h"
-#include "verify/redact.h"
+#include "verify/page.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static const char *const description[] = {
-    "Writes one JSON object for an issue: a recording of the machine (its GPUs, the bridges above them, what the "
-    "driver "
-    "says), the state of the install, and what doctor finds. Names of hosts and users, paths and serial numbers are "
-    "replaced. Read it before you send it.",
-    "The same file is what verify --from judges: everything that is concluded about the machine can be concluded again "
-    "elsewhere. Run as root it has ACS, too.",
+    "Writes what is known of this machine and its install: a recording of the machine (its GPUs, the bridges above "
+    "them, "
+    "what the driver says), the state of the install, what verify proved, what bench measured, and what doctor finds. "
+    "Names of hosts and users, paths and serial numbers are replaced. Read it before you send it.",
+    "With --out FILE.html it is a page for people: tables, plots, a picture of the machine, in one file that loads "
+    "nothing and runs nothing. Anything else gets one JSON object, for an issue; it is also what verify --from judges "
+    "and "
+    "what report --from shows: everything that is concluded about the machine can be concluded again elsewhere. Run as "
+    "root it has ACS, too.",
     NULL,
 };
 
 static const struct sp_option options[] = {
-    {.name = "out", .value = "FILE", .complete = SP_COMPLETE_FILE, .help = "write it here (default: standard output)"},
+    {.name = "out",
+     .value = "FILE",
+     .complete = SP_COMPLETE_FILE,
+     .help = "write it here, a page if it ends in .html (default: JSON on standard output)"},
+    {.name = "from",
+     .value = "PATH",
+     .complete = SP_COMPLETE_FILE,
+     .help = "of a bundle that report wrote, or a recording, in place of this machine"},
     {.name = NULL},
 };
 
@@ -27,72 +37,40 @@ static const struct sp_exit exits[] = {
 
 static const struct sp_example examples[] = {
     {"sudo sgl-pcie report --out report.json", "with ACS, which needs root"},
+    {"sgl-pcie report --out report.html", "for a browser"},
+    {"sgl-pcie report --from report.json --out report.html", "of another machine"},
     {"sgl-pcie verify --from report.json --level 1", "what is concluded from it"},
     {NULL, NULL},
 };
 
 static const char *const fields[] = {"bundle", "file", NULL};
 
-#define BUNDLE_SCHEMA "sgl-pcie-report/1"
-
-/* ---- the parts ---- */
-
-/* What status shows, without the folders. */
-static int status_json(json_t **out, const struct sp_examination *is)
-{
-    static const char *const folders[] = {"root", "site", "python"};
-    struct sp_report inner = {.object = json_object()};
-    struct sp_facts facts;
-    int rc = sp_facts_read(&facts, is->subject.install);
-
-    if (rc == SP_OK)
-        sp_show_install(&inner, is->subject.install, is->plan, &facts);
-    sp_facts_free(&facts);
-    *out = inner.object;
-    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++)
-        (void)json_object_del(json_object_get(*out, "install"), folders[i]);
-    return rc;
-}
-
-static int bundle_json(json_t **out, const struct sp_examination *is)
-{
-    json_t *status = NULL;
-    int rc = is->subject.install ? status_json(&status, is) : SP_OK;
-
-    if (rc < 0) {
-        json_decref(status);
-        return rc;
-    }
-    *out = json_pack("{s:s, s:s, s:o, s:o?, s:s?, s:o, s:o, s:o}", "schema", BUNDLE_SCHEMA, "version", SP_VERSION,
-                     "recording", sp_recording_json(&is->survey.recording), "status", status, "status_error",
-                     is->no_install, "findings", sp_findings_json(&is->findings), "checks",
-                     sp_examination_json(is, true), "backends", sp_candidates_json(&is->survey.candidates));
-    return *out ? SP_OK : sp_err(SP_ECANNOT, "out of memory");
-}
-
-static int redact(json_t *bundle, const struct sp_examination *is)
-{
-    struct sp_redaction redaction;
-    int rc = sp_redaction_init(&redaction, is->subject.install ? is->subject.install->root : NULL);
-
-    if (rc == SP_OK)
-        rc = sp_redact_json(bundle, &redaction);
-    sp_redaction_free(&redaction);
-    return rc;
-}
-
 /* ---- where it goes ---- */
+
+static bool is_page(const char *path)
+{
+    const char *dot = path ? strrchr(path, '.') : NULL;
+
+    return dot && (strcmp(dot, ".html") == 0 || strcmp(dot, ".htm") == 0);
+}
+
+static int put_json(struct sp_buf *out, const json_t *bundle)
+{
+    char *text = json_dumps(bundle, JSON_SORT_KEYS | JSON_INDENT(1));
+    int rc = text ? sp_buf_printf(out, "%s\n", text) : sp_err(SP_ECANNOT, "out of memory");
+
+    free(text);
+    return rc;
+}
 
 static int write_file(const json_t *bundle, const char *path)
 {
-    char *text = json_dumps(bundle, JSON_SORT_KEYS | JSON_INDENT(1));
     struct sp_buf bytes = SP_BUF_INIT;
-    int rc = text ? sp_buf_printf(&bytes, "%s\n", text) : sp_err(SP_ECANNOT, "out of memory");
+    int rc = is_page(path) ? sp_page_make(&bytes, bundle) : put_json(&bytes, bundle);
 
     if (rc == SP_OK)
         rc = sp_put_file(path, bytes.data, bytes.len);
     sp_buf_free(&bytes);
-    free(text);
     return rc;
 }
 
@@ -119,26 +97,19 @@ static int deliver(struct sp_report *report, json_t *bundle, const char *path)
 
 static int run(const struct sp_args *args, struct sp_report *report)
 {
-    struct sp_examination examination = {.count = 0};
+    const char *from = sp_args_value(args, "from");
     json_t *bundle = NULL;
-    int rc = sp_examination_choose(&examination, NULL);
+    int rc = from ? sp_bundle_load(&bundle, from) : sp_bundle_make(&bundle, args);
 
-    if (rc == SP_OK)
-        rc = sp_examination_run(&examination, args);
-    if (rc == SP_OK)
-        rc = bundle_json(&bundle, &examination);
-    if (rc == SP_OK)
-        rc = redact(bundle, &examination);
     if (rc == SP_OK)
         rc = deliver(report, bundle, sp_args_value(args, "out"));
     json_decref(bundle);
-    sp_examination_free(&examination);
     return rc;
 }
 
 const struct sp_command sp_cmd_report = {
     .name = "report",
-    .summary = "write what is known of this machine and its install, without names, for an issue",
+    .summary = "write what is known of this machine and its install, without names: a page, or a bundle for an issue",
     .description = description,
     .target = true,
     .options = options,

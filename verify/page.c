@@ -68,7 +68,7 @@ static void put_style(struct sp_out *out)
     sp_put(out, "</style>\n");
 }
 
-static void put_head(struct sp_page *page)
+static void put_head(struct sp_page *page, const struct sp_page_state *state)
 {
     struct sp_out *out = page->out;
 
@@ -79,7 +79,8 @@ static void put_head(struct sp_page *page)
            "<meta name=\"robots\" content=\"noindex\">\n"
            "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
            "<title>sgl-pcie: ");
-    sp_put(out, "report</title>\n");
+    sp_put_html(out, state->headline);
+    sp_put(out, "</title>\n");
     put_style(out);
     sp_put(out, "</head>\n<body>\n");
 }
@@ -174,20 +175,19 @@ static void put_stages(struct sp_out *out, const struct sp_page_state *state)
     sp_put(out, "</ol>\n");
 }
 
-static void put_banner(struct sp_page *page)
+static void put_banner(struct sp_page *page, const struct sp_page_state *state)
 {
     struct sp_out *out = page->out;
-    struct sp_page_state state;
 
-    sp_page_state_of(&state, page->bundle);
-    sp_put(out, "<header class=\"%s\">\n<p class=\"name\">sgl-pcie report</p>\n<h1>", mark_class(state.mark));
-    sp_put_html(out, state.headline);
+    sp_put(out, "<header class=\"%s\">\n<p class=\"name\">sgl-pcie report</p>\n<h1>", mark_class(state->mark));
+    sp_put_html(out, state->headline);
     sp_put(out, "</h1>\n");
     put_facts(page);
-    put_stages(out, &state);
-    if (state.next) {
+    if (json_is_object(SP_ITEM(page->bundle, "status")))
+        put_stages(out, state);
+    if (state->next) {
         sp_put(out, "<p class=\"command\">Next: <code>");
-        sp_put_html(out, state.next);
+        sp_put_html(out, state->next);
         sp_put(out, "</code></p>\n");
     }
     sp_put(out, "</header>\n");
@@ -233,8 +233,11 @@ static int read_machine(struct sp_page *page)
 
 static void put_page(struct sp_page *page)
 {
-    put_head(page);
-    put_banner(page);
+    struct sp_page_state state;
+
+    sp_page_state_of(&state, page->bundle);
+    put_head(page, &state);
+    put_banner(page, &state);
     sp_put(page->out, "<main>\n");
     sp_page_savings(page);
     sp_page_bench(page);

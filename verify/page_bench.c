@@ -382,12 +382,13 @@ static void put_nothing(struct sp_page *page)
         sp_put_html(page->out, page->bench_error);
         sp_put(page->out, ".</p>\n");
     }
-    sp_put(page->out,
-           "<p class=\"empty\">Nothing was measured on this machine yet. Next: <code>sgl-pcie bench</code></p>\n");
+    sp_put(page->out, "<p class=\"empty\">Nothing was measured yet; <code>sgl-pcie bench</code> does that.</p>\n");
 }
 
 void sp_page_bench(struct sp_page *page)
 {
+    if (page->bench.group_count == 0 && !page->bench_error[0] && !json_is_object(SP_ITEM(page->bundle, "status")))
+        return; /* a machine without an install */
     sp_put(page->out, "<section aria-labelledby=\"measured\">\n<h2 id=\"measured\">Measured</h2>\n");
     if (page->bench.group_count == 0)
         put_nothing(page);

@@ -177,10 +177,11 @@ void sp_page_checks(struct sp_page *page)
     const json_t *reasons = SP_ITEM(page->bundle, "status", "verdict", "reasons"), *reason;
     size_t i;
 
+    if (!json_is_object(verdict) && !json_is_object(SP_ITEM(page->bundle, "status")))
+        return; /* a machine without an install */
     sp_put(page->out, "<section aria-labelledby=\"proved\">\n<h2 id=\"proved\">Proved</h2>\n");
     if (!json_is_object(verdict))
-        sp_put(page->out,
-               "<p class=\"empty\">Nothing was proved on this machine yet. Next: <code>sgl-pcie verify</code></p>\n");
+        sp_put(page->out, "<p class=\"empty\">Nothing was proved yet; <code>sgl-pcie verify</code> does that.</p>\n");
     if (json_is_object(verdict) && json_array_size(reasons) > 0) {
         sp_put(page->out, "<ul class=\"troubles\">\n");
         json_array_foreach(reasons, i, reason)

@@ -41,8 +41,8 @@ void sp_page_findings(struct sp_page *page)
 
     sp_put(page->out, "<section aria-labelledby=\"findings\">\n<h2 id=\"findings\">Found</h2>\n");
     if (json_array_size(checks) > 0)
-        sp_put(page->out, "<p>Of %zu examinations %zu found something, %zu were skipped.</p>\n",
-               json_array_size(checks), with_status(checks, "found"), with_status(checks, "skipped"));
+        sp_put(page->out, "<p>Of %zu examinations %zu found something; %zu skipped.</p>\n", json_array_size(checks),
+               with_status(checks, "found"), with_status(checks, "skipped"));
     if (json_array_size(findings) == 0)
         sp_put(page->out, "<p>Nothing stands in the way.</p>\n");
     else

@@ -155,8 +155,6 @@ static void say_no_install(struct sp_page_state *out, const json_t *bundle)
 {
     const char *why = SP_TEXT(bundle, "status_error");
 
-    for (size_t i = 0; i < SP_PAGE_STAGES; i++)
-        set(&out->stage[i], SP_MARK_LATER, "not known");
     out->mark = SP_MARK_LATER;
     out->next = why[0] ? "sgl-pcie status" : NULL;
     (void)snprintf(out->headline, sizeof out->headline, "%s",

@@ -85,7 +85,8 @@ const char *const sp_page_style[] = {
     ".troubles { margin: 0 0 12px; } .troubles li { padding: 4px 0 4px 12px; border-left: 3px solid var(--warn); "
     "margin-bottom: 4px; }",
     ".empty { padding: 14px 16px; border-radius: 6px; background: var(--card); max-width: none; }",
-    ".columns { display: flex; flex-wrap: wrap; gap: 4px 48px; }",
+    ".columns { display: flex; flex-wrap: wrap; gap: 4px 56px; align-items: flex-start; } .columns > * { min-width: 0; "
+    "}",
     "details { margin: 4px 0 10px; } summary { cursor: pointer; padding: 4px 0; color: var(--ours); }",
     "dl { display: grid; grid-template-columns: repeat(auto-fill, minmax(230px, 1fr)); gap: 8px 24px; margin: 8px 0 "
     "14px; }",
@@ -117,7 +118,8 @@ const char *const sp_page_style[] = {
     "@media (max-width: 640px) { body { padding: 14px 14px 32px; } h1 { font-size: 21px; } header { padding-left: "
     "12px; }",
     " .stages { grid-template-columns: 1fr; gap: 4px; } .stages li { border-top: 0; border-left: 3px solid "
-    "var(--line); padding: 5px 10px; } .stages .what { display: inline; } .figures strong { min-width: 104px; } }",
+    "var(--line); padding: 5px 10px; } .stages .what { display: inline; } .figures strong { min-width: 104px; } .chart "
+    "text, .chart .tick, .chart .axis { font-size: 17px; } }",
     "@media print { :root { color-scheme: light; --paper: #ffffff; --card: #ffffff; --ink: #000000; --soft: #444444; "
     "--line: #999999; --grid: #cccccc; --plain-bg: #ffffff;",
     " --ours: #1257c9; --host: #0b7f6b; --nccl: #bd3f0c; --nop2p: #a86200; --v1: #8045b5; --model: #7b828c; --good: "

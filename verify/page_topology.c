@@ -14,7 +14,8 @@ enum {
     PLACE_WIDE = 150,
     SWITCH_WIDE = 150,
     GPU_WIDE = 250,
-    GAP_WIDE = 104,
+    GPU_WIDEST = 520,
+    GAP_WIDE = 128,
     ROW = 60,
     BOX = 46,
     EDGE = 2,
@@ -38,6 +39,7 @@ struct tree {
     struct node node[NODES];
     size_t count;
     int columns; /* of switches */
+    double gpu_wide;
     size_t rows;
 };
 
@@ -112,9 +114,22 @@ static double left_of(const struct tree *tree, const struct node *node)
     return column == 0 ? EDGE : EDGE + PLACE_WIDE + GAP_WIDE + (column - 1) * (SWITCH_WIDE + GAP_WIDE);
 }
 
-static double wide(const struct node *node)
+static double wide(const struct tree *tree, const struct node *node)
 {
-    return node->kind == GPU ? GPU_WIDE : node->kind == SWITCH ? SWITCH_WIDE : PLACE_WIDE;
+    return node->kind == GPU ? tree->gpu_wide : node->kind == SWITCH ? SWITCH_WIDE : PLACE_WIDE;
+}
+
+/* By the longest name: a browser does not say how wide a text is, so by its characters. */
+static double gpu_width(const struct sp_topology *topology)
+{
+    size_t longest = 0;
+
+    for (size_t i = 0; i < topology->gpu_count; i++) {
+        const char *name = topology->gpu[i].is->name ? topology->gpu[i].is->name : "";
+
+        longest = strlen(name) > longest ? strlen(name) : longest;
+    }
+    return fmin(fmax(GPU_WIDE, 72 + 7.8 * (double)longest), GPU_WIDEST);
 }
 
 /* ---- texts ---- */
@@ -148,7 +163,7 @@ static bool is_narrow(const struct sp_topo_link *link)
 static void put_box(const struct tree *tree, const struct node *node, const char *class)
 {
     sp_put(tree->page->out, "<rect class=\"box %s\" x=\"%.0f\" y=\"%.1f\" width=\"%.0f\" height=\"%d\" rx=\"6\"/>",
-           class, left_of(tree, node), node->y - BOX / 2.0, wide(node), BOX);
+           class, left_of(tree, node), node->y - BOX / 2.0, wide(tree, node), BOX);
 }
 
 static void begin_text(const struct tree *tree, const struct node *node, const char *class, double down)
@@ -236,9 +251,11 @@ static void put_edge(const struct tree *tree, const struct node *node)
     const struct node *parent = &tree->node[node->parent];
     const struct sp_topology *topology = &tree->page->topology;
     const struct sp_topo_link *link = node->kind == GPU ? &topology->gpu[node->gpu].link : NULL;
-    const double speed = link ? link->possible_speed : topology->pci[node->pci].is->max_speed;
+    const double speed = !link                      ? topology->pci[node->pci].is->max_speed
+                         : link->possible_speed > 0 ? link->possible_speed
+                                                    : link->speed;
     const int64_t width = link ? link->width : topology->pci[node->pci].is->max_width;
-    const double from = left_of(tree, parent) + wide(parent), to = left_of(tree, node);
+    const double from = left_of(tree, parent) + wide(tree, parent), to = left_of(tree, node);
     const double gbs = speed > 0 && width > 0 ? speed * (double)width / 8 : 0;
     struct sp_out *out = tree->page->out;
 
@@ -269,7 +286,7 @@ static void put_picture(struct tree *tree)
     struct sp_out *out = tree->page->out;
     const struct sp_topology *topology = &tree->page->topology;
     const struct node last = {.kind = GPU};
-    const double right = left_of(tree, &last) + GPU_WIDE;
+    const double right = left_of(tree, &last) + tree->gpu_wide;
     const bool nvlink = all_nvlinked(topology);
 
     sp_put(
@@ -395,7 +412,7 @@ static void put_backends(struct sp_page *page)
 
 void sp_page_topology(struct sp_page *page)
 {
-    struct tree tree = {.page = page};
+    struct tree tree = {.page = page, .gpu_wide = gpu_width(&page->topology)};
 
     sp_put(page->out, "<section aria-labelledby=\"machine\">\n<h2 id=\"machine\">Machine</h2>\n");
     if (page->topology.gpu_count == 0) {
@@ -410,7 +427,9 @@ void sp_page_topology(struct sp_page *page)
             (void)lay_out(&tree, (int)i);
     put_picture(&tree);
     put_backends(page);
+    sp_put(page->out, "<div class=\"columns\">\n");
     put_gpus(page);
     put_pairs(page);
+    sp_put(page->out, "</div>\n");
     sp_put(page->out, "</section>\n");
 }
