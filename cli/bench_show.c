@@ -50,16 +50,30 @@ static const char *rival_head(const struct sp_bench_rival *rival)
     return strcmp(rival->name, "nccl-no-p2p") == 0 ? "no-p2p" : rival->name;
 }
 
+/* Stock first, then what is there for comparison. */
+static size_t rivals_of(size_t out[SP_BENCH_RIVALS], const struct sp_bench_group *group)
+{
+    size_t count = 0;
+
+    for (int stock = 1; stock >= 0; stock--)
+        for (size_t i = 0; i < group->rival_count; i++)
+            if (group->rival[i].stock == (stock == 1))
+                out[count++] = i;
+    return count;
+}
+
 static void heads_of(struct cells *out, const struct sp_bench_group *group)
 {
     static const char *const fixed[] = {"size",  "count",  "type",      "time", "algbw",
                                         "busbw", "#wrong", "algorithm", "step", "spread"};
+    size_t rival[SP_BENCH_RIVALS];
+    const size_t rivals = rivals_of(rival, group);
 
     out->count = 0;
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
         add(out, "%s", fixed[i]);
-    for (size_t i = 0; i < group->rival_count; i++)
-        add(out, "%s", rival_head(&group->rival[i]));
+    for (size_t i = 0; i < rivals; i++)
+        add(out, "%s", rival_head(&group->rival[rival[i]]));
     add(out, "ratio");
     add(out, "x model");
     add(out, "serves");
@@ -72,6 +86,8 @@ static void row_of(struct cells *out, const struct sp_bench_group *group, const 
     static const struct sp_bench_ours none = {.algorithm = "-"};
     const double stock = sp_bench_stock_us(row);
     const bool serves = ours && row->chosen >= 0 && &row->ours[row->chosen] == ours;
+    size_t rival[SP_BENCH_RIVALS];
+    const size_t rivals = rivals_of(rival, group);
     double step;
 
     out->count = 0;
@@ -87,8 +103,8 @@ static void row_of(struct cells *out, const struct sp_bench_group *group, const 
     add(out, "%s", ours->algorithm);
     add_us(out, ours->us.step);
     add_us(out, ours->us.spread);
-    for (size_t i = 0; i < group->rival_count; i++)
-        add_us(out, row->rival[i].step);
+    for (size_t i = 0; i < rivals; i++)
+        add_us(out, row->rival[rival[i]].step);
     add_number(out, stock > 0 && step > 0, 2, step > 0 ? stock / step : 0);
     add_number(out, ours->model > 0 && step > 0, 1, ours->model > 0 ? step / ours->model : 0);
     add(out, "%s", serves ? "ours" : row->chosen < 0 ? "stock" : "");
@@ -175,13 +191,16 @@ static void show_links(const struct sp_bench_rates *rates)
 
 static void show_head(const struct sp_bench *bench, const struct sp_bench_group *group)
 {
+    size_t rival[SP_BENCH_RIVALS];
+    const size_t rivals = rivals_of(rival, group);
+
     (void)printf("# GPUs");
     for (size_t i = 0; i < group->world; i++)
         (void)printf("%s%zu", i ? "," : " ", group->number[i]);
     (void)printf(" (%s), driver %s, %s\n", bench->gpu[0] ? bench->gpu : "unknown",
                  bench->driver[0] ? bench->driver : "unknown", bench->created[0] ? bench->created : "at no known time");
-    for (size_t i = 0; i < group->rival_count; i++)
-        show_rival(&group->rival[i]);
+    for (size_t i = 0; i < rivals; i++)
+        show_rival(&group->rival[rival[i]]);
     show_links(&group->rates);
     (void)printf(
         "# us per call, median of the slowest rank; time: back to back in a CUDA graph; step and what is right "
