@@ -1,8 +1,8 @@
 #include "cli/report.h"
 #include "cli/subject.h"
 #include "verify/bound.h"
+#include "verify/merge.h"
 #include "verify/picture.h"
-#include "verify/state.h"
 #include "verify/survey.h"
 #include "verify/verdict.h"
 
@@ -16,16 +16,17 @@ static const char *const description[] = {
     "and "
     "SGLang go by. Level 1, grant: what the driver and the platform promise; nothing is run on a GPU. Level 2, "
     "transfers: "
-    "stores, loads and copies between all pairs of GPUs, alone and all at once, and through host memory. Level 3, "
+    "stores, loads and copies between all pairs of GPUs, alone and all at once, and through host memory, and NCCL as a "
+    "witness. Level 3, "
     "kernels: "
     "every algorithm of the all-reduce against a reference, on the library that SGLang will load. Level 4, soak: the "
     "same for "
     "--minutes, and its time against NCCL.",
     "A promise proves nothing, and a refusal of peer access is a warning, because the host backend needs none. The "
     "verdict "
-    "holds for each backend (push, pull, host) and world size by itself; one that fails does not touch another. What "
-    "could not "
-    "be decided, because another process computes on these GPUs or because a GPU errs without any peer, is "
+    "holds for each backend (push, pull, host) and world size by itself; one that fails does not touch another, and a "
+    "run on some of the GPUs keeps what was proved on others. What could not "
+    "be decided, because another process computes on these GPUs or because a GPU, or NCCL, errs without any peer, is "
     "inconclusive and "
     "never enables anything.",
     "Of level 1, backends are judged as cand (worth a try), susp (expect it to fail), no (refused) or unknown.",
@@ -54,7 +55,7 @@ static const struct sp_exit exits[] = {
     {5, "fewer than two GPUs, no driver, nothing built, or no such recording"},
     {7, "a GPU gave wrong data"},
     {8, "something hung, or did not end in time"},
-    {9, "inconclusive: another process computes on these GPUs, or a GPU errs without any peer"},
+    {9, "inconclusive: another process computes on these GPUs, or a GPU, or NCCL, errs without any peer"},
     {-1, NULL},
 };
 
@@ -261,12 +262,15 @@ static void set_fields(struct sp_report *report, const struct sp_survey *survey,
 
 /* ---- the verdict ---- */
 
-static void print_results(const json_t *verdict, const char *path)
+/* The results of this run; what an earlier one proved on other GPUs is told by its number only. */
+static void print_results(const json_t *run, const json_t *verdict, const char *path)
 {
+    const size_t all = json_array_size(json_object_get(verdict, "results"));
+    const size_t own = json_array_size(json_object_get(run, "results"));
     const json_t *item;
     size_t i;
 
-    json_array_foreach(json_object_get(verdict, "results"), i, item)
+    json_array_foreach(json_object_get(run, "results"), i, item)
     {
         const char *reason = json_string_value(json_object_get(item, "reason"));
 
@@ -274,28 +278,32 @@ static void print_results(const json_t *verdict, const char *path)
                      (int)json_integer_value(json_object_get(item, "world")),
                      json_string_value(json_object_get(item, "result")), reason ? ": " : "", reason ? reason : "");
     }
-    (void)printf("written to %s\n\n", path);
+    (void)printf("written to %s", path);
+    if (all > own)
+        (void)printf(", beside %zu of earlier runs", all - own);
+    (void)printf("\n\n");
 }
 
-/* What this run proved replaces what an earlier one did. */
+/* What this run proved goes into the verdict that there is; where the machine is in doubt, it takes its place. */
 static int write_verdict(struct sp_report *report, const struct sp_ladder *ladder, const json_t *before)
 {
-    json_t *verdict = NULL;
+    json_t *run = NULL, *verdict = NULL;
     char *path = NULL;
     int rc;
 
     if (!ladder->site || !sp_verdict_counts(ladder))
         return SP_OK;
-    rc = sp_verdict_make(&verdict, ladder, ladder->site, before);
+    rc = sp_verdict_make(&run, ladder, ladder->site, before);
     if (rc == SP_OK)
-        rc = sp_state_write(&path, SP_VERDICT_FILE, verdict, ladder->site);
+        rc = sp_verdict_save(&path, &verdict, ladder->site, run, sp_verdict_doubts(&ladder->checks));
     if (rc == SP_OK)
         sp_report_set(report, "verdict",
                       json_pack("{s:s, s:O, s:O}", "path", path, "results", json_object_get(verdict, "results"),
                                 "pairs", json_object_get(verdict, "pairs")));
     if (rc == SP_OK && report->text)
-        print_results(verdict, path);
+        print_results(run, verdict, path);
     free(path);
+    json_decref(run);
     json_decref(verdict);
     return rc;
 }

@@ -318,22 +318,32 @@ static void read_gpus(struct reader *reader)
 
 /* ---- the install ---- */
 
+int sp_built_sum(char sum[SP_SHA256_HEX + 1], const char *site, const char *name)
+{
+    struct sp_buf bytes = SP_BUF_INIT;
+    char path[PATH_MAX];
+    int rc = SP_OK;
+
+    sum[0] = '\0';
+    (void)snprintf(path, sizeof path, "%s/sgl_pcie/%s", site, name);
+    if (access(path, R_OK) == 0 && sp_read_file(&bytes, path, LIBRARY_MAX) == SP_OK)
+        rc = sp_sha256(sum, bytes.data, bytes.len);
+    else
+        sp_err_clear();
+    sp_buf_free(&bytes);
+    return rc;
+}
+
 static int read_built(struct reader *reader)
 {
-    char path[PATH_MAX], sum[SP_SHA256_HEX + 1];
-    struct sp_buf bytes = SP_BUF_INIT;
+    char sum[SP_SHA256_HEX + 1];
     int rc = SP_OK;
 
     for (size_t i = 0; i < sizeof built / sizeof *built && rc == SP_OK; i++) {
-        (void)snprintf(path, sizeof path, "%s/sgl_pcie/%s", reader->site, built[i]);
-        if (access(path, R_OK) != 0 || sp_read_file(&bytes, path, LIBRARY_MAX) < 0)
-            continue;
-        rc = sp_sha256(sum, bytes.data, bytes.len);
-        if (rc == SP_OK)
+        rc = sp_built_sum(sum, reader->site, built[i]);
+        if (rc == SP_OK && sum[0])
             put(reader, built[i], sum);
     }
-    sp_err_clear();
-    sp_buf_free(&bytes);
     return rc;
 }
 

@@ -8,11 +8,16 @@
 #ifndef SP_VERIFY_BOUND_H
 #define SP_VERIFY_BOUND_H
 
+#include "base/file.h"
+
 #include <jansson.h>
 
 /* *out: a new object. site: the install's; root: "" for this machine, else a folder with proc/ and sys/ in it, for
  * tests; NVML is asked only for this machine, and only where /proc does not say. SP_ECANNOT without memory. */
 int sp_bound_read(json_t **out, const char *site, const char *root);
+
+/* SHA-256 of sgl_pcie/NAME in the install; "" where there is none that can be read. SP_ECANNOT without memory. */
+int sp_built_sum(char sum[SP_SHA256_HEX + 1], const char *site, const char *name);
 
 /* What differs, a new array of sentences in order of the keys: "driver was 570.1, is 580.2". */
 int sp_bound_changes(json_t **out, const json_t *was, const json_t *is);

@@ -1,11 +1,11 @@
 /*
  * Level 2: what passes between each two GPUs, and through host memory, by `sgl-pcie-gpu transfers`.
  *
- * Where the control fails, a GPU errs without any peer, and what else failed with it proves nothing about peers: that
- * is inconclusive, and so is the control.
+ * Where the control fails, a GPU errs without any peer, or NCCL does, and what else failed with it proves nothing about
+ * peers: that is inconclusive, and so is the control.
  */
 #include "base/err.h"
-#include "verify/gpu.h"
+#include "verify/rival.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -118,16 +118,6 @@ static int add_checks(struct sp_ladder *ladder, const char *text, const struct s
 
 /* ---- control ---- */
 
-static bool control_failed(const struct sp_checks *checks)
-{
-    bool failed = false;
-
-    for (size_t i = 0; i < checks->count; i++)
-        failed =
-            failed || (strncmp(checks->item[i]->id, "control.", 8) == 0 && checks->item[i]->status != SP_CHECK_PASS);
-    return failed;
-}
-
 static void doubt_failures(struct sp_checks *checks)
 {
     for (size_t i = 0; i < checks->count; i++)
@@ -173,10 +163,12 @@ int sp_run_transfers(struct sp_ladder *ladder)
         rc = add_checks(ladder, result.out.data, &gpus);
     if (rc == SP_OK && (ladder->checks.count == before || result.timed_out || result.signal))
         rc = add_program(ladder, &result, seconds);
-    if (rc == SP_OK && control_failed(&ladder->checks))
-        doubt_failures(&ladder->checks);
     for (size_t i = before; i < ladder->checks.count; i++)
         ladder->checks.item[i]->duration_ms = (sp_now_ms() - start) / (double)(ladder->checks.count - before);
+    if (rc == SP_OK)
+        rc = sp_run_rival(ladder, &gpus, &all);
+    if (rc == SP_OK && sp_verdict_doubts(&ladder->checks))
+        doubt_failures(&ladder->checks);
     sp_proc_free(&result);
     return rc;
 }

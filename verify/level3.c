@@ -34,10 +34,13 @@ static int run_smoke(struct sp_check *check, const struct sp_ladder *ladder, con
 }
 
 /* What was refused is skipped; what failed below is not tried, and fails by that. */
-static void say_untried(struct sp_check *check, const char *backend, size_t world)
+static void say_untried(struct sp_check *check, const char *backend, size_t world, bool doubts)
 {
     check->status = SP_CHECK_SKIP;
-    sp_check_actual(check, "not tried: no %zu GPUs between which all transfers of %s passed", world, backend);
+    if (doubts)
+        sp_check_actual(check, "not tried: this machine errs without any peer");
+    else
+        sp_check_actual(check, "not tried: no %zu GPUs between which all transfers of %s passed", world, backend);
 }
 
 static void set_remedy(struct sp_check *check)
@@ -55,7 +58,8 @@ static int run_world(struct sp_ladder *ladder, const struct sp_subjects *gpus, c
     char name[SP_CHECK_ID], progress[SP_CHECK_ID * 2];
     struct sp_check *check;
     struct sp_set set;
-    const bool found = sp_set_find(&set, &ladder->checks, gpus, backend, world);
+    const bool doubts = sp_verdict_doubts(&ladder->checks); /* not worth a try */
+    const bool found = sp_set_find(&set, &ladder->checks, gpus, backend, world) && !doubts;
     int rc;
 
     sp_set_name(name, gpus, &set);
@@ -68,7 +72,7 @@ static int run_world(struct sp_ladder *ladder, const struct sp_subjects *gpus, c
     if (found)
         rc = run_smoke(check, ladder, gpus, &set, backend);
     else
-        say_untried(check, backend, world);
+        say_untried(check, backend, world, doubts);
     sp_check_expect(check, "every element as the reference has it");
     set_remedy(check);
     check->duration_ms = sp_now_ms() - start;
@@ -116,17 +120,6 @@ static int run_death(struct sp_ladder *ladder, const struct sp_subjects *gpus, c
 
 /* ---- the level ---- */
 
-/* GPUs that err by themselves are not worth a try. */
-static bool sound(const struct sp_checks *checks)
-{
-    bool good = true;
-
-    for (size_t i = 0; i < checks->count; i++)
-        if (strncmp(checks->item[i]->id, "control.", 8) == 0)
-            good = good && checks->item[i]->status == SP_CHECK_PASS;
-    return good;
-}
-
 static int run_backend(struct sp_ladder *ladder, const struct sp_subjects *gpus, const char *backend)
 {
     int rc = SP_OK;
@@ -142,7 +135,7 @@ int sp_run_kernels(struct sp_ladder *ladder)
     int rc = SP_OK;
 
     sp_subjects_of(&gpus, ladder->topology);
-    for (size_t i = 0; sp_backends[i] && sound(&ladder->checks) && rc == SP_OK; i++)
+    for (size_t i = 0; sp_backends[i] && rc == SP_OK; i++)
         rc = run_backend(ladder, &gpus, sp_backends[i]);
     return rc;
 }

@@ -1,6 +1,7 @@
 #include "verify/state.h"
 #include "base/err.h"
 #include "base/file.h"
+#include "base/lock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -142,12 +143,33 @@ int sp_state_read(json_t **content, char **found, const char *name, const char *
 
 /* ---- writing ---- */
 
+/* A folder that root makes in somebody's is his, like the one above it. */
+static int adopt_folder(const char *path)
+{
+    char above[2 * PATH_MAX];
+    int dir, fd, rc;
+
+    (void)snprintf(above, sizeof above, "%s/..", path);
+    dir = open(above, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    rc = dir < 0 || fd < 0 ? sp_err_sys(SP_ECANNOT, "cannot open '%s'", path) : sp_adopt(fd, dir, path);
+    if (dir >= 0)
+        close(dir);
+    if (fd >= 0)
+        close(fd);
+    return rc;
+}
+
 /* Folders above ours are made as the system makes them; ours are readable by all, whatever the umask. */
 static int make_folder(const char *path, bool ours)
 {
-    if (mkdir(path, 0755) == 0)
-        return ours && chmod(path, 0755) != 0 ? sp_err_sys(SP_ECANNOT, "cannot open '%s' to all", path) : SP_OK;
-    return errno == EEXIST ? SP_OK : sp_err_sys(SP_ECANNOT, "cannot make '%s'", path);
+    int rc = SP_OK;
+
+    if (mkdir(path, 0755) != 0)
+        return errno == EEXIST ? SP_OK : sp_err_sys(SP_ECANNOT, "cannot make '%s'", path);
+    if (ours && chmod(path, 0755) != 0)
+        rc = sp_err_sys(SP_ECANNOT, "cannot open '%s' to all", path);
+    return rc == SP_OK ? adopt_folder(path) : rc;
 }
 
 static int make_folders(const char *folder, const char *key)
@@ -211,25 +233,72 @@ static int write_text(char **path, const char *folder, const char *name, const c
     return rc;
 }
 
-int sp_state_write(char **path, const char *name, const json_t *content, const char *site)
+/* The folder of this install, made if need be. */
+static int open_state(char folder[2 * PATH_MAX], const char *site)
 {
-    char *text = json_dumps(content, JSON_SORT_KEYS | JSON_INDENT(2));
     struct folders folders;
-    char key[KEY_HEX + 1], folder[2 * PATH_MAX];
-    int rc = text ? key_of(key, site) : sp_err(SP_ECANNOT, "out of memory");
+    char key[KEY_HEX + 1];
+    int rc = key_of(key, site);
 
-    *path = NULL;
     find_folders(&folders);
     if (rc == SP_OK && folders.count == 0)
         rc = sp_err(SP_ECANNOT, "no folder for state: $" SP_STATE_ENV " is too long");
     if (rc == SP_OK)
         rc = make_folders(folders.folder[0], key);
-    if (rc == SP_OK) {
-        (void)snprintf(folder, sizeof folder, "%s/%s", folders.folder[0], key);
-        rc = write_text(path, folder, name, text);
-    }
-    if (rc < 0)
-        sp_err_hint(rc, "set $" SP_STATE_ENV " to a folder that you can write");
+    if (rc == SP_OK)
+        (void)snprintf(folder, 2 * PATH_MAX, "%s/%s", folders.folder[0], key);
+    return rc;
+}
+
+static int write_content(char **path, const char *folder, const char *name, const json_t *content)
+{
+    char *text = json_dumps(content, JSON_SORT_KEYS | JSON_INDENT(2));
+    int rc = text ? write_text(path, folder, name, text) : sp_err(SP_ECANNOT, "out of memory");
+
     free(text);
+    return rc;
+}
+
+static int with_hint(int rc)
+{
+    return rc < 0 ? sp_err_hint(rc, "set $" SP_STATE_ENV " to a folder that you can write") : rc;
+}
+
+int sp_state_write(char **path, const char *name, const json_t *content, const char *site)
+{
+    char folder[2 * PATH_MAX];
+    int rc = open_state(folder, site);
+
+    *path = NULL;
+    if (rc == SP_OK)
+        rc = write_content(path, folder, name, content);
+    return with_hint(rc);
+}
+
+int sp_state_update(char **path, json_t **content, const char *name, const char *schema, const char *site,
+                    sp_state_change *change, const void *context)
+{
+    char folder[2 * PATH_MAX], *found = NULL;
+    json_t *before = NULL;
+    int lock = -1, rc = open_state(folder, site);
+
+    *path = NULL;
+    *content = NULL;
+    if (rc == SP_OK && sp_lock_dir(&lock, folder, SP_LOCK_WAIT_MS) < 0)
+        sp_err_clear(); /* not every network file system locks a folder: two at once are rare, a verdict is not */
+    if (rc == SP_OK)
+        rc = sp_state_read(&before, &found, name, schema, site);
+    if (rc == SP_OK)
+        rc = change(content, before, context);
+    if (rc == SP_OK)
+        rc = with_hint(write_content(path, folder, name, *content));
+    if (rc < 0) {
+        json_decref(*content);
+        *content = NULL;
+    }
+    if (lock >= 0)
+        close(lock);
+    json_decref(before);
+    free(found);
     return rc;
 }

@@ -6,6 +6,9 @@
  * database, and for reading /var/lib/sgl-pcie after that. KEY names the install. A file counts only if it is a regular
  * one, of at most 4 MiB, owned by root or by the reader. It is written beside and renamed: whoever reads, reads a whole
  * one.
+ *
+ * What root writes stays root's, also in somebody else's folder: the owner has a meaning, root's counts for every user.
+ * Folders that root makes there are given to the owner of the folder above, who may replace and remove what is in them.
  */
 #ifndef SP_VERIFY_STATE_H
 #define SP_VERIFY_STATE_H
@@ -20,5 +23,13 @@ int sp_state_read(json_t **content, char **found, const char *name, const char *
 
 /* *path: where it was written, for the caller to free. SP_ECANNOT where that was not possible. */
 int sp_state_write(char **path, const char *name, const json_t *content, const char *site);
+
+/* A new object out of the one that there is (NULL: none that counts) and of what the caller has. */
+typedef int sp_state_change(json_t **out, const json_t *before, const void *context);
+
+/* Read, change and write, one process at a time where the file system can lock. *content: what was written; both for
+ * the caller to free, and NULL on error. */
+int sp_state_update(char **path, json_t **content, const char *name, const char *schema, const char *site,
+                    sp_state_change *change, const void *context);
 
 #endif

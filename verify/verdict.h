@@ -10,6 +10,7 @@
  *     id of a check            what it says                                              needed by
  *     grant.processes          nobody else computes on these GPUs                        all
  *     control.A                GPU A and its way to host memory work by themselves       all with A
+ *     nccl.host                NCCL gives right sums without peer access                 all, once it was run
  *     store.A-B                SM stores of A into B's memory arrive                     push
  *     store-flag.A-B           a flag stored after data is not seen before it            push
  *     store-all.A-B            stores arrive while all pairs store                       push
@@ -22,12 +23,14 @@
  *     death.BACKEND.A-B-…      the others notice when a rank dies; as soak                BACKEND
  *     soak.BACKEND.A-B-…       the same, for long; needed once it was run                BACKEND
  *
- * A and B are NVML's numbers. The copy engine (copy.A-B, copy-all.A-B) is judged and reported and needed by nobody.
- * Formats: docs/formats.md, docs/json-schema/verdict.schema.json.
+ * A and B are NVML's numbers. The copy engine (copy.A-B, copy-all.A-B) and NCCL as it comes (nccl.default) are
+ * judged and reported and needed by nobody. nccl.host counts where it gave wrong sums or hung; where there is no
+ * NCCL, or it cannot start, nothing follows. Formats: docs/formats.md, docs/json-schema/verdict.schema.json.
  */
 #ifndef SP_VERIFY_VERDICT_H
 #define SP_VERIFY_VERDICT_H
 
+#include "base/file.h"
 #include "verify/ladder.h"
 
 #define SP_VERDICT_FILE   "verdict.json"
@@ -50,6 +53,12 @@ extern const char *const sp_backends[];
 /* Kinds of transfers that a backend needs between each ordered pair, NULL-terminated; NULL for an unknown backend. */
 const char *const *sp_backend_needs(const char *backend);
 
+/* NULL where there is none. */
+const struct sp_check *sp_check_find(const struct sp_checks *checks, const char *id);
+
+/* Does a control say that the machine errs without any of this? Then no earlier proof counts either. */
+bool sp_verdict_doubts(const struct sp_checks *checks);
+
 /* *results and *pairs: new arrays as verdict.json has them. SP_ECANNOT without memory. */
 int sp_verdict_judge(json_t **results, json_t **pairs, const struct sp_checks *checks, const struct sp_subjects *gpus);
 
@@ -65,9 +74,10 @@ struct sp_verdict_now {
     bool present, fresh;
     const char *result; /* "PASS", "FAIL", "INCONCLUSIVE"; NULL: no verdict */
     int level;
-    json_t *reasons; /* array of sentences: what is missing, or what changed */
-    json_t *content; /* the file, or NULL */
-    char *found;     /* its path, or why there is none */
+    json_t *reasons;                  /* array of sentences: what is missing, or what changed */
+    json_t *content;                  /* the file, or NULL */
+    char *found;                      /* its path, or why there is none */
+    char upstream[SP_SHA256_HEX + 1]; /* of SGLang's own kernel, rebuilt, as installed; "": none */
 };
 
 /* The verdict of an install as it stands now. To be freed in any case. */

@@ -24,6 +24,7 @@ static const command commands[] = {
     {"smoke", "compare every algorithm with a CPU reference, bit by bit (--faults: provoke failures)", smoke_or_faults},
     {"perf", "time the algorithms, and NCCL beside them", perf_command},
     {"transfers", "test what passes between each two GPUs, and through host memory", transfers_command},
+    {"nccl", "does NCCL give right sums here, with and without peer access?", rival_command},
 };
 
 /* What an option's value is, and with it the type of the member that it goes to. */

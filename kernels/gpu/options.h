@@ -46,5 +46,6 @@ int smoke_command(const options *o);
 int faults_command(const options *o);
 int perf_command(const options *o);
 int transfers_command(const options *o);
+int rival_command(const options *o);
 
 #endif

@@ -3,13 +3,16 @@
 docs/formats.md describes the file. Anything that is not as described there makes it count for nothing.
 """
 
+import os
 from typing import Dict, FrozenSet, List, NamedTuple, Tuple
 
 from . import machine, state
 
 FILE = "verdict.json"
 SCHEMA = "sgl-pcie-verdict/1"
-BACKENDS = ("push", "pull", "host", "upstream")
+UPSTREAM = "upstream"
+UPSTREAM_LIBRARY = "libupstream.so"
+BACKENDS = ("push", "pull", "host", UPSTREAM)
 NEEDED_LEVEL = 3
 RESULTS = ("PASS", "FAIL", "INCONCLUSIVE")
 
@@ -19,6 +22,7 @@ class Result(NamedTuple):
     world: int
     gpus: FrozenSet[str]
     passed: bool
+    library: str = ""  # of SGLang's own kernel: what was run, "" as the wheel has it
 
 
 class Pairs(NamedTuple):
@@ -67,9 +71,18 @@ def load(site=state.SITE, now=None):
     changed = machine.differences(verdict.bound, machine.now() if now is None else now)
     if changed:
         return None, "the verdict is stale: %s" % "; ".join(changed[:3])
+    verdict = _of_this_kernel(verdict, site)
     if not any(result.passed for result in verdict.results):
         return None, "the verdict says that nothing passed"
     return verdict, ""
+
+
+def _of_this_kernel(verdict, site):
+    """Without the results of another kernel of SGLang's than the one that is installed."""
+    if not any(result.backend == UPSTREAM for result in verdict.results):
+        return verdict
+    library = machine.sha256(os.path.join(site, "sgl_pcie", UPSTREAM_LIBRARY))
+    return verdict._replace(results=[r for r in verdict.results if r.backend != UPSTREAM or r.library == library])
 
 
 def parse(content):
@@ -92,7 +105,10 @@ def _result(item):
         raise ValueError("world %r of %d GPUs" % (item["world"], len(gpus)))
     if result not in RESULTS:
         raise ValueError("result %r" % (result,))
-    return Result(backend, item["world"], gpus, result == "PASS")
+    library = item.get("library", "")
+    if not isinstance(library, str):
+        raise TypeError("library is not a text")
+    return Result(backend, item["world"], gpus, result == "PASS", library)
 
 
 def _pairs(item):

@@ -1,7 +1,9 @@
 /* Prints what a verdict would be bound to: bound SITE ROOT. With "write NAME FILE SITE": writes a state file and prints
- * its path; with "show SITE": what status says of the verdict. For the Python tests here. */
+ * its path; with "show SITE": what status says of the verdict; with "add SITE RESULT LIBRARY UUID UUID": what a probe
+ * of SGLang's own kernel puts into it ("-": of the wheel's). For the Python tests here. */
 #include "verify/bound.h"
 #include "base/err.h"
+#include "verify/merge.h"
 #include "verify/state.h"
 #include "verify/verdict.h"
 
@@ -48,6 +50,25 @@ static int show(const char *site)
     return rc;
 }
 
+static int add(const char *site, const char *result, const char *library, const char *const *uuid)
+{
+    const struct sp_outcome item = {
+        .backend = SP_UPSTREAM,
+        .count = 2,
+        .uuid = uuid,
+        .result = result,
+        .reason = strcmp(result, "PASS") == 0 ? NULL : "it is told to",
+        .library = strcmp(library, "-") == 0 ? NULL : library,
+    };
+    char *path = NULL;
+    int rc = sp_verdict_add(&path, site, &item, 1);
+
+    if (rc == SP_OK)
+        (void)puts(path);
+    free(path);
+    return rc;
+}
+
 int main(int argc, char **argv)
 {
     int rc = SP_EUSAGE;
@@ -56,6 +77,8 @@ int main(int argc, char **argv)
         rc = show(argv[2]);
     else if (argc == 5 && strcmp(argv[1], "write") == 0)
         rc = write_file(argv[2], argv[3], argv[4]);
+    else if (argc == 7 && strcmp(argv[1], "add") == 0)
+        rc = add(argv[2], argv[3], argv[4], (const char *const *)argv + 5);
     else if (argc == 3)
         rc = bound(argv[1], argv[2]);
     if (rc < 0)

@@ -128,4 +128,4 @@ def tree(site):
     return found
 
 
-__all__ = ["Case", "FLAG", "GPUS", "machine", "profile", "real", "shutil", "state", "tree", "verdict"]
+__all__ = ["Case", "FLAG", "GPUS", "machine", "profile", "real", "schema", "shutil", "state", "tree", "verdict"]

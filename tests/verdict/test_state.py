@@ -1,5 +1,6 @@
 """The C side and the Python side agree: on what a verdict is bound to, on where it is, and on whether it is stale."""
 
+import hashlib
 import json
 import os
 import random
@@ -7,7 +8,7 @@ import re
 import struct
 import unittest
 
-from common import GPUS, Case, machine, state, verdict
+from common import GPUS, Case, machine, schema, state, verdict
 
 
 def config_space(acs):
@@ -195,6 +196,24 @@ class Files(Case):
         self.assertTrue(self.shown(self.site)["present"])
         self.assertFalse(self.shown(other)["present"])
 
+    @unittest.skipIf(os.geteuid() != 0, "needs root")
+    def test_roots_verdict_in_somebodys_folder_is_roots_and_can_be_replaced(self):
+        above = self.scratch / "theirs"
+        above.mkdir()
+        os.chown(above, 4711, 4712)
+        bound = {**self.bound(self.site), "driver": "580.95.05"}
+        self.environment["SGL_PCIE_STATE"] = str(above / "a" / "state")
+        path = self.write(self.site, "verdict.json", verdict(bound))
+        for folder in (path.parent, path.parent.parent, path.parent.parent.parent):
+            self.assertEqual((os.stat(folder).st_uid, os.stat(folder).st_gid), (4711, 4712), folder)
+        self.assertEqual(os.stat(path).st_uid, 0)
+        file = self.scratch / "content.json"
+        file.chmod(0o644)
+        done = self.run_in(["setpriv", "--reuid=4711", "--regid=4712", "--clear-groups", os.environ["VERDICT_BOUND"], "write", "verdict.json", file, self.site])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(os.stat(path).st_uid, 4711)
+        self.assertFalse(self.shown(self.site)["present"], "what a user proved holds for that user, not for root")
+
     def test_a_strict_umask_hides_nothing(self):
         old = os.umask(0o077)
         try:
@@ -203,6 +222,60 @@ class Files(Case):
             os.umask(old)
         for part in (path, path.parent, path.parent.parent):
             self.assertTrue(os.stat(part).st_mode & 0o004, part)
+
+
+class Upstream(Files):
+    """What a probe says of SGLang's own kernel holds for the bytes that it ran, and leaves the rest alone."""
+
+    def setUp(self):
+        super().setUp()
+        self.library = self.scratch / "site" / "sgl_pcie" / "libupstream.so"
+        told = verdict({**self.bound(self.site), "driver": "580.95.05"})
+        for backend in ("push", "pull"):
+            told["pairs"].append({"backend": backend, "gpus": GPUS, "failed": []})
+        self.path = self.write(self.site, "verdict.json", told)
+
+    def add(self, result, library, expect=0):
+        done = self.run_in([os.environ["VERDICT_BOUND"], "add", self.site, result, library, *GPUS])
+        self.assertEqual(done.returncode, expect, done.stderr)
+        return done.stderr
+
+    def covered(self):
+        code = "from sgl_pcie import verdict; v, why = verdict.load(); print(v.covers('upstream', %r), v.covers('host', %r))"
+        return self.python(self.site, code % (GPUS, GPUS))
+
+    def test_it_holds_for_the_library_that_was_run(self):
+        sums = {text: hashlib.sha256(text.encode()).hexdigest() for text in ("built", "again")}
+        self.add("PASS", sums["built"])
+        self.assertEqual(self.covered(), "False True")  # not installed yet
+        self.assertIn("upstream stale, libupstream.so is another", self.shown(self.site)["summary"])
+        self.library.write_text("built")
+        self.assertEqual(self.covered(), "True True")
+        self.assertEqual(self.shown(self.site)["summary"], "PASS of level 3: host 2; upstream 2")
+        self.library.write_text("again")
+        self.assertEqual(self.covered(), "False True")
+        self.assertTrue(self.shown(self.site)["fresh"])
+        self.add("PASS", sums["again"])
+        self.assertEqual(self.covered(), "True True")
+        self.add("PASS", "-")
+        self.assertEqual(self.covered(), "False True")
+        self.library.unlink()
+        self.assertEqual(self.covered(), "True True")
+
+    def test_it_is_of_the_schema_and_fails_on_its_own(self):
+        self.add("FAIL", "0" * 64)
+        told = json.loads(self.path.read_text())
+        schema.validator("verdict.schema.json").validate(told)
+        self.assertEqual([r["result"] for r in told["results"]], ["FAIL", "PASS"])
+        self.assertEqual(self.covered(), "False True")
+
+    def test_without_a_fresh_verdict_it_is_not_kept(self):
+        (self.site / "sgl_pcie" / "libpar.so").write_text("rebuilt")
+        before = self.path.read_bytes()
+        self.assertIn("no fresh verdict of level 3", self.add("PASS", "-", expect=1))
+        self.assertEqual(self.path.read_bytes(), before)
+        self.path.unlink()
+        self.assertIn("no fresh verdict of level 3", self.add("PASS", "-", expect=1))
 
 
 if __name__ == "__main__":

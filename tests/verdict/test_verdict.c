@@ -3,7 +3,7 @@
  */
 #include "base/err.h"
 #include "verify/bound.h"
-#include "verify/proof.h"
+#include "verify/profile.h"
 #include "verify/sets.h"
 #include "verify/verdict.h"
 
@@ -196,6 +196,52 @@ static void a_soak_or_a_death_that_was_run_is_needed(void **state)
     expect_needed_once_run("death.push.0-1");
 }
 
+/* NCCL without peer access, in every state, beside every needed check in every state: wrong or undecided is the
+ * machine, none or one that cannot start is nothing. */
+static void nccl_is_a_witness_that_may_be_absent(void **state)
+{
+    struct slot slots[SLOTS_MAX + 2];
+    const size_t count = need(slots, "pull");
+
+    (void)state;
+    for (size_t i = 0; i < count; i++)
+        for (int pair = 0; pair < STATES * STATES; pair++) {
+            const int witness = pair % STATES;
+            const bool doubts = witness == SP_CHECK_FAIL || witness == SP_CHECK_INCONCLUSIVE;
+            json_t *pairs, *results;
+
+            slots[i].state = pair / STATES;
+            slots[count] = (struct slot){"nccl.host", witness};
+            slots[count + 1] = (struct slot){"nccl.default", SP_CHECK_FAIL}; /* says nothing about us */
+            results = judge(&pairs, slots, count + 2, &two);
+            assert_string_equal(result_of(results, "pull", 2), slots[count - 1].state == ABSENT ? "none"
+                                                               : doubts                         ? "INCONCLUSIVE"
+                                                                                                : oracle(slots, count));
+            slots[i].state = SP_CHECK_PASS;
+            json_decref(results);
+            json_decref(pairs);
+        }
+}
+
+/* A pair of a GPU that errs by itself is no pair that passed. */
+static void a_sick_gpu_has_no_sound_pair(void **state)
+{
+    struct slot slots[SLOTS_MAX];
+    const size_t count = need(slots, "host");
+
+    (void)state;
+    for (int is = 0; is < STATES; is++) {
+        json_t *pairs, *results;
+
+        slots[1].state = is; /* control.0 */
+        results = judge(&pairs, slots, count, &two);
+        assert_int_equal(json_array_size(json_object_get(json_array_get(pairs, 2), "failed")),
+                         is == SP_CHECK_PASS ? 0 : 2);
+        json_decref(results);
+        json_decref(pairs);
+    }
+}
+
 /* A pair outside the set does not touch it; the pair is listed all the same. */
 static void a_broken_pair_fails_the_sets_that_hold_it(void **state)
 {
@@ -277,6 +323,10 @@ static void which_runs_replace_a_verdict(void **state)
     ladder.level = 2;
     add(&ladder.checks, "load.0-1", SP_CHECK_FAIL);
     assert_true(sp_verdict_counts(&ladder));
+    ladder.checks.item[1]->status = SP_CHECK_PASS;
+    assert_false(sp_verdict_counts(&ladder));
+    add(&ladder.checks, "control.1", SP_CHECK_INCONCLUSIVE);
+    assert_true(sp_verdict_counts(&ladder)); /* a machine in doubt has no proof, whatever the level */
     sp_checks_free(&ladder.checks);
 }
 
@@ -370,6 +420,8 @@ int main(void)
         cmocka_unit_test(every_combination_of_host),
         cmocka_unit_test(a_backend_is_not_judged_by_anothers_checks),
         cmocka_unit_test(a_soak_or_a_death_that_was_run_is_needed),
+        cmocka_unit_test(nccl_is_a_witness_that_may_be_absent),
+        cmocka_unit_test(a_sick_gpu_has_no_sound_pair),
         cmocka_unit_test(a_broken_pair_fails_the_sets_that_hold_it),
         cmocka_unit_test(kernels_are_tried_where_transfers_passed),
         cmocka_unit_test(which_runs_replace_a_verdict),

@@ -10,9 +10,11 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "verdict"))
 
-from common import GPUS, Case  # noqa: E402
+from common import GPUS, Case, schema  # noqa: E402
 
 STANDIN = os.environ["STANDIN"]
+NCCL = os.environ["FAKE_NCCL_FOLDER"]
+FOUR = [*GPUS, "GPU-33333333-0000-0000-0000-000000000000", "GPU-44444444-0000-0000-0000-000000000000"]
 
 
 class Ladder(Case):
@@ -22,6 +24,7 @@ class Ladder(Case):
         shutil.copy(STANDIN, self.site / "sgl_pcie" / "sgl-pcie-gpu")
         self.environment["FAKE_GPUS"] = ",".join(GPUS)
         self.environment["STANDIN_GPUS"] = "2"
+        self.environment["LD_LIBRARY_PATH"] += ":" + NCCL
 
     def verify(self, *words, expect, **environment):
         before, shared = self.processes(), self.shared()
@@ -61,13 +64,16 @@ class Ladder(Case):
 
     def file(self):
         (path,) = self.state.glob("*/verdict.json")
-        return json.loads(path.read_text())
+        told = json.loads(path.read_text())
+        schema.validator("verdict.schema.json").validate(told)
+        return told
 
 
 class Sound(Ladder):
     def test_all_right(self):
         told = self.verify(expect=0)
         self.assertEqual(self.outcome(), {"push": "PASS", "pull": "PASS", "host": "PASS"})
+        self.assertEqual([self.checks["nccl." + arm]["status"] for arm in ("default", "host")], ["PASS", "PASS"])
         self.assertEqual(told["verdict"]["path"], str(next(self.state.glob("*/verdict.json"))))
         self.assertEqual(self.file()["level"], 3)
         self.assertEqual(self.file()["bound"], self.bound(self.site))
@@ -86,7 +92,9 @@ class Sound(Ladder):
         self.verify("--level", "1", expect=0)
         self.assertEqual(self.file(), before)
         self.verify("--level", "2", expect=7, SGL_PCIE_INJECT="nan:0-1")
-        self.assertEqual(self.file()["level"], 2)
+        self.assertEqual(self.file()["level"], 3)  # push and host stay proved
+        self.assertEqual(self.outcome(), {"push": "PASS", "pull": "INCONCLUSIVE", "host": "PASS"})
+        self.assertIn("a later run: transfers of pull from %s to %s" % (GPUS[0], GPUS[1]), self.results["pull", 2]["reason"])
 
     def test_level_4(self):
         self.verify("--level", "4", "--minutes", "0.01", expect=0)
@@ -140,13 +148,105 @@ class Faults(Ladder):
     def test_a_gpu_that_errs_by_itself_is_inconclusive(self):
         self.verify(expect=9, SGL_PCIE_INJECT="sick:0-1")
         self.assertEqual(self.checks["control.0"]["status"], "INCONCLUSIVE")
-        self.assertEqual(self.outcome(), {})
+        self.assertEqual(self.outcome(), {"push": "INCONCLUSIVE", "pull": "INCONCLUSIVE", "host": "INCONCLUSIVE"})
+        self.assertIn("control.0: inconclusive", self.results["host", 2]["reason"])
         self.assertIn("Xid", self.checks["control.0"]["remedy"])
 
     def test_the_program_that_does_not_end(self):
         self.verify("--timeout", "2", expect=8, SGL_PCIE_INJECT="hang:0-1")
         self.assertEqual(self.checks["transfers.program"]["status"], "FAIL")
         self.assertLess(self.took, 20)
+
+
+class Control(Ladder):
+    """NCCL, which knows nothing of this program, as a witness."""
+
+    def arms(self):
+        return [self.checks["nccl." + arm]["status"] for arm in ("default", "host")]
+
+    def test_wrong_without_peers_too_is_the_machine(self):
+        for how in ("wrong", "hang"):
+            with self.subTest(how):
+                self.verify("--timeout", "10", expect=9, FAKE_NCCL="host:" + how, SGL_PCIE_INJECT="nan:0-1")
+                self.assertEqual(self.arms(), ["PASS", "INCONCLUSIVE"])
+                self.assertEqual(self.checks["load.0-1"]["status"], "INCONCLUSIVE")
+                self.assertEqual(set(self.outcome().values()), {"INCONCLUSIVE"})
+                for result in self.results.values():
+                    self.assertIn("nccl.host: inconclusive: ", result["reason"])
+                self.assertIn("element 17" if how == "wrong" else "time limit", self.checks["nccl.host"]["actual"])
+        self.assertEqual(self.shown(self.site)["summary"], "INCONCLUSIVE of level 3")
+
+    def test_a_proof_does_not_outlive_such_a_doubt(self):
+        self.verify(expect=0)
+        self.verify("--level", "2", "--gpus", "0,1", expect=9, FAKE_NCCL="host:wrong")
+        self.assertEqual(self.file()["results"], [])
+
+    def test_wrong_with_peers_only_is_peer_access(self):
+        self.verify(expect=7, FAKE_NCCL="default:wrong", SGL_PCIE_INJECT="nan:0-1")
+        self.assertEqual(self.arms(), ["FAIL", "PASS"])
+        self.assertEqual(self.outcome(), {"push": "PASS", "pull": "FAIL", "host": "PASS"})
+        self.assertIn("NCCL_P2P_DISABLE=1", self.checks["nccl.default"]["remedy"])
+        self.verify("--timeout", "10", expect=8, FAKE_NCCL="default:hang")
+        self.assertEqual(self.outcome(), {"push": "PASS", "pull": "PASS", "host": "PASS"})
+
+    def test_none_or_one_that_cannot_start_says_nothing(self):
+        self.verify(expect=0, FAKE_NCCL="host:error")
+        self.assertEqual(self.arms(), ["PASS", "SKIP"])
+        self.assertIn("unhandled system error", self.checks["nccl.host"]["actual"])
+        broken = self.scratch / "nccl"
+        broken.mkdir()
+        (broken / "libnccl.so.2").write_text("none")
+        self.environment["LD_LIBRARY_PATH"] = "%s:%s" % (broken, os.environ["FAKE_NVML"])
+        self.verify(expect=0)
+        self.assertEqual(self.arms(), ["SKIP", "SKIP"])
+        self.assertIn("libnccl.so.2", self.checks["nccl.host"]["actual"])
+        self.verify(expect=7, SGL_PCIE_INJECT="nan:0-1")
+        self.assertEqual(self.outcome(), {"push": "PASS", "pull": "FAIL", "host": "PASS"})
+
+
+class Some(Ladder):
+    """Runs on some of four GPUs."""
+
+    def setUp(self):
+        super().setUp()
+        self.environment["FAKE_GPUS"] = ",".join(FOUR)
+
+    def on(self, gpus, expect=0, **environment):
+        self.verify("--gpus", gpus, expect=expect, STANDIN_GPUS=str(len(gpus.split(","))), **environment)
+
+    def found(self):
+        return {(r["backend"], tuple(FOUR.index(gpu) for gpu in r["gpus"])): r["result"] for r in self.file()["results"]}
+
+    def covered(self, backend, gpus):
+        code = "from sgl_pcie import verdict; v, why = verdict.load(); print(v.covers(%r, %r))"
+        return self.python(self.site, code % (backend, [FOUR[i] for i in gpus])) == "True"
+
+    def test_a_run_on_some_keeps_what_was_proved_on_others(self):
+        self.on("0,1,2,3")
+        self.assertEqual(self.found()["push", (0, 1, 2, 3)], "PASS")
+        self.on("2,3")
+        self.assertEqual(set(self.found().values()), {"PASS"})
+        self.assertEqual(len(self.found()), 12)
+        for gpus in ((0, 1), (2, 3), (1, 3), (0, 1, 2, 3)):
+            self.assertTrue(self.covered("pull", gpus), gpus)
+        self.assertIn("beside 9 of earlier runs", self.cli("verify", "--site", self.site, "--gpus", "2,3", STANDIN_GPUS="2"))
+
+    def test_what_breaks_on_some_breaks_the_sets_that_hold_them(self):
+        self.on("0,1,2,3")
+        self.on("2,3", expect=7, SGL_PCIE_INJECT="nan:0-1")  # the program's numbers
+        self.assertEqual(self.found()["pull", (0, 1)], "PASS")
+        self.assertEqual(self.found()["pull", (0, 1, 2, 3)], "FAIL")
+        self.assertEqual(self.found()["push", (0, 1, 2, 3)], "PASS")
+        self.assertFalse(self.covered("pull", (2, 3)))
+        self.assertFalse(self.covered("pull", (0, 2, 3)))
+        self.assertTrue(self.covered("pull", (0, 2)))
+        self.assertTrue(self.covered("host", (2, 3)))
+
+    def test_a_changed_library_starts_anew(self):
+        self.on("0,1")
+        (self.site / "sgl_pcie" / "libpar.so").write_text("rebuilt")
+        self.on("2,3")
+        self.assertEqual({gpus for _, gpus in self.found()}, {(2, 3)})
 
 
 class Kernels(Ladder):
