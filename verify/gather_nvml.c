@@ -90,13 +90,13 @@ static int add_pair(struct sp_recording *recording, const struct sp_nvml *nvml, 
     return SP_OK;
 }
 
-static int add_process(struct sp_recording *recording, unsigned gpu, int64_t pid)
+static int add_process(struct sp_recording *recording, unsigned gpu, int64_t pid, int64_t memory)
 {
     void *item;
     int rc = sp_recording_add(&item, recording, "processes");
 
     if (rc == SP_OK)
-        *(struct sp_rec_process *)item = (struct sp_rec_process){.gpu = gpu, .pid = pid};
+        *(struct sp_rec_process *)item = (struct sp_rec_process){.gpu = gpu, .pid = pid, .memory = memory};
     return rc;
 }
 
@@ -104,17 +104,18 @@ static int add_process(struct sp_recording *recording, unsigned gpu, int64_t pid
  * all who have CUDA's device open; 0 stands for somebody outside. A GPU with a display has memory in use anyway. */
 static int add_hidden(struct sp_recording *recording, const struct sp_nvml *nvml, unsigned gpu)
 {
+    const int64_t used = sp_nvml_used(nvml, gpu);
     int64_t pids[SP_NVML_PROCESSES];
     size_t count;
     int rc = SP_OK;
 
-    if (sp_nvml_used(nvml, gpu) < USED_LEAST || sp_nvml_number(nvml, gpu, SP_NVML_DISPLAY) == 1)
+    if (used < USED_LEAST || sp_nvml_number(nvml, gpu, SP_NVML_DISPLAY) == 1)
         return rc;
     count = sp_openers(pids, SP_NVML_PROCESSES, "/dev/nvidia-uvm");
     if (count == 0)
-        return add_process(recording, gpu, 0);
+        return add_process(recording, gpu, 0, used);
     for (size_t i = 0; i < count && rc == SP_OK; i++)
-        rc = add_process(recording, gpu, pids[i]);
+        rc = add_process(recording, gpu, pids[i], SP_ABSENT);
     return rc;
 }
 
@@ -126,7 +127,7 @@ static int add_processes(struct sp_recording *recording, const struct sp_nvml *n
 
     sp_nvml_processes(nvml, gpu, pids, &count);
     for (size_t i = 0; i < count && rc == SP_OK; i++)
-        rc = add_process(recording, gpu, pids[i]);
+        rc = add_process(recording, gpu, pids[i], SP_ABSENT);
     return rc == SP_OK && count == 0 ? add_hidden(recording, nvml, gpu) : rc;
 }
 

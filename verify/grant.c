@@ -263,10 +263,14 @@ static int put_process(struct sp_buf *list, const struct sp_rec_process *process
 {
     int rc = sp_buf_printf(list, "%s", list->len ? ", " : "");
 
-    if (rc == SP_OK)
-        rc = process->pid > 0 ? sp_buf_printf(list, "pid %jd", (intmax_t)process->pid)
-                              : sp_buf_printf(list, "somebody outside this container");
-    return rc < 0 ? rc : sp_buf_printf(list, " on GPU %jd", (intmax_t)process->gpu);
+    if (rc < 0)
+        return rc;
+    if (process->pid > 0)
+        return sp_buf_printf(list, "pid %jd on GPU %jd", (intmax_t)process->pid, (intmax_t)process->gpu);
+    if (process->memory > 0)
+        return sp_buf_printf(list, "%jd MiB in use on GPU %jd by processes that cannot be seen from here",
+                             (intmax_t)(process->memory >> 20), (intmax_t)process->gpu);
+    return sp_buf_printf(list, "a process on GPU %jd that cannot be seen from here", (intmax_t)process->gpu);
 }
 
 /* Whoever else computes spoils every figure, and may be what makes a check fail. */
@@ -286,7 +290,7 @@ static int check_processes(struct sp_ladder *ladder)
         sp_check_expect(check, "nobody else computes on these GPUs");
         sp_check_actual(check, "%s", list.len ? list.data : "nobody");
         if (list.len)
-            sp_check_remedy(check, "stop them, or choose other GPUs with --gpus");
+            sp_check_remedy(check, "stop them (nvidia-smi on the host lists them), or choose other GPUs with --gpus");
     }
     sp_buf_free(&list);
     return rc;

@@ -107,6 +107,7 @@ static const struct sp_field pair_fields[] = {
 static const struct sp_field process_fields[] = {
     REQUIRED(sp_rec_process, gpu, INT),
     REQUIRED(sp_rec_process, pid, INT),
+    FIELD(sp_rec_process, memory, INT),
     END,
 };
 

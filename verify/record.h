@@ -100,6 +100,7 @@ struct sp_rec_pair {
 
 struct sp_rec_process {
     int64_t gpu, pid; /* 0: somebody whom this container does not show */
+    int64_t memory;   /* bytes in use on this GPU by such */
 };
 
 struct sp_recording {
