@@ -50,10 +50,39 @@ static void append(char *out, size_t *used, const char *verb, size_t count, cons
         *used += (size_t)len;
 }
 
+/* Was a source text patched? Then it is to be compiled; nothing else has changed for anybody. */
+static bool patched_source(const struct sp_changes *changes, const struct sp_patchsets *sets)
+{
+    bool source = false;
+
+    for (size_t i = 0; i < changes->count && !source; i++) {
+        const struct sp_change *change = &changes->item[i];
+        const struct sp_patchset *set = change->set ? sp_patchset_find(sets, change->set) : NULL;
+
+        source = set != NULL && set->checkout && strcmp(change->action, "revert") != 0;
+    }
+    return source;
+}
+
+/* The command without --dry-run, or what comes after it. */
+static const char *next_command(struct sp_subject *subject, const struct sp_changes *changes,
+                                const struct sp_change_words *words, const struct sp_apply_options *options)
+{
+    char again[MESSAGE_MAX];
+    int used = snprintf(again, sizeof again, "%s", words->command);
+
+    for (size_t i = 0; options->sets && options->sets[i] && used > 0 && used < MESSAGE_MAX; i++)
+        used += snprintf(again + used, sizeof again - (size_t)used, " --set %s", options->sets[i]);
+    if (options->dry_run)
+        return sp_subject_next(subject, again);
+    return sp_subject_next(subject, patched_source(changes, subject->sets) ? "build --upstream" : "status");
+}
+
 static int say(struct sp_report *report, struct sp_subject *subject, const struct sp_changes *changes,
-               const struct sp_change_words *words, bool dry_run)
+               const struct sp_change_words *words, const struct sp_apply_options *options)
 {
     char message[MESSAGE_MAX] = "";
+    bool dry_run = options->dry_run;
     size_t used = 0, patched = 0;
 
     for (size_t i = 0; i < changes->count; i++)
@@ -65,7 +94,7 @@ static int say(struct sp_report *report, struct sp_subject *subject, const struc
     append(message, &used, "removed", changes->bytecode, "bytecode file", "");
     if (changes->count == 0)
         return sp_report_say(report, NULL, "%s", words->nothing);
-    return sp_report_say(report, sp_subject_next(subject, dry_run ? words->command : "status"), "%s", message);
+    return sp_report_say(report, next_command(subject, changes, words, options), "%s", message);
 }
 
 /* ---- the command ---- */
@@ -82,7 +111,7 @@ static int call(struct sp_report *report, struct sp_subject *subject, const stru
     if (rc == SP_OK)
         rc = sp_show_changes(report, changes);
     if (rc == SP_OK)
-        rc = say(report, subject, changes, words, options->dry_run);
+        rc = say(report, subject, changes, words, options);
     if (rc == SP_OK && report->object && !options->dry_run)
         rc = plan_again(&plan, subject, options->sets);
     if (report->object)

@@ -7,12 +7,15 @@ static const char *const description[] = {
     "Bytes that are no release's are refused, with a table. Files that share their bytes with a cache by a hard link "
     "get bytes of their own; the cache keeps its own. An install that a running process has loaded is refused, unless "
     "--while-running is given: workers that it starts later would import new files beside its old ones.",
+    "The set sgl-kernel patches a source text that only a checkout has, so it takes --source, and is patched when it "
+    "is named: --source DIR --set sgl-kernel. Nothing changes for any SGLang until that text is compiled; see "
+    "sgl-pcie build. Git's index is left alone, and a file with a change of yours, staged or not, is refused.",
     "Applying again does nothing and says so.",
     NULL,
 };
 
 static const struct sp_option options[] = {
-    {.name = "set", .value = "NAME", .many = true, .help = "apply only this patch set (default: all of this layout)"},
+    {.name = "set", .value = "NAME", .many = true, .help = "apply only this patch set (default: all but sgl-kernel)"},
     {.name = "dry-run", .help = "show what would be done and write nothing"},
     {.name = "diff", .help = "show the changes to each file as a unified diff"},
     {.name = "while-running", .help = "do it even though a process has this SGLang loaded"},
@@ -33,6 +36,7 @@ static const struct sp_exit exits[] = {
 static const struct sp_example examples[] = {
     {"sgl-pcie apply --dry-run --diff", "show the plan and the patch itself"},
     {"sgl-pcie apply --python /opt/venv/bin/python", "patch the SGLang of that interpreter"},
+    {"sgl-pcie apply --source ~/sglang --set sgl-kernel", "patch sgl-kernel's all-reduce in a checkout"},
     {NULL, NULL},
 };
 

@@ -8,6 +8,8 @@
 static const char *const description[] = {
     "Lists the patch sets, the files that each of them touches with the number of texts it knows of each, and the "
     "releases that have these texts. With -v every text and every release is listed. No install is looked at.",
+    "The files of a set \"of a source checkout\" lie below the checkout and are in no wheel; those of any other lie "
+    "beside sglang/.",
     NULL,
 };
 
@@ -72,6 +74,7 @@ static json_t *set_json(const struct sp_patchset *set)
         (void)json_array_append_new(releases, release_json(&set->releases[i]));
     (void)json_object_set_new(object, "name", sp_json_text(set->name));
     (void)json_object_set_new(object, "summary", sp_json_text(set->summary));
+    (void)json_object_set_new(object, "base", sp_json_text(set->checkout ? "checkout" : "root"));
     (void)json_object_set_new(object, "revision", json_integer((json_int_t)set->revision));
     (void)json_object_set_new(object, "texts", texts);
     (void)json_object_set_new(object, "releases", releases);
@@ -206,17 +209,20 @@ static int print_releases(const struct sp_report *report, const struct sp_patchs
 
 static int print_set(const struct sp_report *report, const struct sp_patchset *set)
 {
+    char text[64] = "";
     size_t refused = 0;
     int rc;
 
     for (size_t i = 0; i < set->release_count; i++)
         refused += set->releases[i].refuse != NULL;
-    (void)printf("%s, revision %u: %s\n\n", set->name, set->revision, set->summary);
+    (void)printf("%s, revision %u%s: %s\n\n", set->name, set->revision, set->checkout ? ", of a source checkout" : "",
+                 set->summary);
     rc = print_texts(report, set);
+    if (refused > 0)
+        (void)snprintf(text, sizeof text, ", %zu of them not patched", refused);
     if (set->release_count > 0)
-        (void)printf("\n%zu releases, %s to %s, %zu of them not patched%s\n", set->release_count,
-                     set->releases[0].version, set->releases[set->release_count - 1].version, refused,
-                     refused || report->verbose ? ":" : "");
+        (void)printf("\n%zu releases, %s to %s%s%s\n", set->release_count, set->releases[0].version,
+                     set->releases[set->release_count - 1].version, text, refused || report->verbose ? ":" : "");
     if (rc == SP_OK)
         rc = print_releases(report, set);
     (void)putchar('\n');

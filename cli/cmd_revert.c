@@ -4,7 +4,8 @@ static const char *const description[] = {
     "Reverses the patch in every file that carries it, compares each with the released bytes before it is written, and "
     "removes the runtime and everything else that apply put there. What is left is the install as it was, byte for "
     "byte, bytecode aside. An install that a running process has loaded is refused, unless --while-running is given.",
-    "It needs nothing but the files themselves: it works after pip uninstall sgl-pcie-runtime, too. On a stock install "
+    "With --source that is all of the checkout, sgl-kernel's text included, and git's index is left alone. It needs "
+    "nothing but the files themselves: it works after pip uninstall sgl-pcie-runtime, too. On a stock install "
     "it does nothing and says so.",
     NULL,
 };

@@ -9,8 +9,10 @@ static const char *const description[] = {
     "an interrupted write, and says in its last line what that amounts to and which command comes next. Nothing is "
     "written; a tree that is read-only is fine.",
     "States of a file: pristine (the released bytes), applied (our patch), applied-old (an earlier revision of it), "
-    "drifted or missing (a release we know, but not its bytes), unknown (bytes of no release we know). \"patch gone\" "
-    "means that the files are pristine while the runtime is there: sglang was installed again, or apply was cut short.",
+    "drifted or missing (a release we know, but not its bytes; in a git checkout: a change of yours), unknown (bytes "
+    "of no release we know). Files of the set sgl-kernel, which a checkout has, are shown and do not count: they are "
+    "patched when the set is named. \"patch gone\" means that the files are pristine while the runtime is there: "
+    "sglang was installed again, or apply was cut short.",
     NULL,
 };
 
@@ -37,6 +39,7 @@ static const char *const fields[] = {SP_SHOW_FIELDS, NULL};
 
 /* ---- the verdict ---- */
 
+/* A set that is asked for by name only does not count: its state is in the table. */
 struct counts {
     size_t files, applied, old;
     enum sp_runtime_state runtime;
@@ -44,9 +47,12 @@ struct counts {
 
 static struct counts count_states(const struct sp_plan *plan)
 {
-    struct counts counts = {.files = plan->file_count, .runtime = plan->runtime};
+    struct counts counts = {.runtime = plan->runtime};
 
     for (size_t i = 0; i < plan->file_count; i++) {
+        if (!sp_plan_asked(plan, &plan->files[i]))
+            continue;
+        counts.files++;
         counts.applied += plan->files[i].state == SP_APPLIED;
         counts.old += plan->files[i].state == SP_APPLIED_OLD;
     }
@@ -141,6 +147,8 @@ static int release_rows(struct sp_table *table, const struct sp_report *report, 
     for (size_t i = 0; i < plan->set_count && rc == SP_OK; i++) {
         const char *version = plan->release[i] ? plan->release[i]->version : NULL;
 
+        if (plan->set[i]->checkout) /* one text of many releases: it tells none */
+            continue;
         if (version && (report->verbose || !install->sglang || strcmp(version, install->sglang) != 0))
             rc = joined_row(table, "files of", version, plan->set[i]->name);
     }
@@ -157,6 +165,8 @@ static int install_rows(struct sp_table *table, const struct sp_report *report, 
         rc = release_rows(table, report, install, plan);
     if (rc == SP_OK)
         rc = row(table, "kernel", install->kernel ? install->kernel : "none");
+    if (rc == SP_OK && install->checkout)
+        rc = row(table, "checkout", install->checkout);
     if (rc == SP_OK)
         rc = row(table, "root", install->root);
     if (rc == SP_OK && (report->verbose || strcmp(install->root, install->site) != 0))

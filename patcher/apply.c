@@ -9,6 +9,7 @@
 #include "patcher/servers.h"
 
 #include <git2.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,15 +30,17 @@ struct batch {
     size_t count;
 };
 
-/* The two directories of an install: the patched package, and the runtime beside it. One transaction when they are the
- * same directory. */
+/* The directories of an install: the patched package, the runtime beside it, and the checkout around both. One
+ * transaction where they are one directory, or lie in one: with files of the checkout it is the checkout's, and holds
+ * the others'. */
 struct job {
     const struct sp_install *install;
     const struct sp_patchsets *sets;
     const struct sp_apply_options *options;
     struct sp_txn *root_txn, *site_txn; /* site_txn NULL when the site is the root */
+    struct sp_txn *checkout_txn;        /* NULL when no file of the checkout itself is concerned */
     struct sp_plan *plan;
-    struct batch patches, runtime;
+    struct batch patches, sources, runtime; /* sources: files of the checkout */
     size_t broken_links, bytecode;
 };
 
@@ -84,11 +87,11 @@ static void free_batch(struct batch *batch)
     free(batch->item);
 }
 
-static int run_patch(struct sp_buf *out, const struct sp_buf *in, const struct job *job,
+static int run_patch(struct sp_buf *out, const struct sp_buf *in, const struct sp_patchsets *sets,
                      const struct sp_plan_file *file, const struct sp_patch *patch, int reverse)
 {
     struct sp_buf text = SP_BUF_INIT;
-    int rc = sp_patch_read(&text, job->sets, patch);
+    int rc = sp_patch_read(&text, sets, patch);
 
     if (rc == 0)
         rc = sp_patch_run(out, in, file->path, &file->text->pre, &patch->post, &text, reverse);
@@ -97,19 +100,34 @@ static int run_patch(struct sp_buf *out, const struct sp_buf *in, const struct j
 }
 
 /* Released bytes -> patched; an earlier revision is reversed first. */
+int sp_plan_patched(struct sp_buf *out, const struct sp_plan_file *file, const struct sp_patchsets *sets)
+{
+    struct sp_buf released = SP_BUF_INIT;
+    int rc = 0;
+
+    if (file->state == SP_APPLIED)
+        return sp_buf_set(out, file->bytes.data, file->bytes.len);
+    if (file->state == SP_APPLIED_OLD)
+        rc = run_patch(&released, &file->bytes, sets, file, file->now, 1);
+    if (rc == 0)
+        rc = run_patch(out, file->now ? &released : &file->bytes, sets, file, &file->text->patch, 0);
+    sp_buf_free(&released);
+    return rc;
+}
+
+static struct batch *batch_of(struct job *job, const struct sp_plan_file *file)
+{
+    return file->set->checkout ? &job->sources : &job->patches;
+}
+
 static int plan_patch(struct job *job, const struct sp_plan_file *file)
 {
-    struct sp_buf released = SP_BUF_INIT, patched = SP_BUF_INIT;
-    int upgrade = file->state == SP_APPLIED_OLD, rc = 0;
+    const char *action = file->state == SP_APPLIED_OLD ? "upgrade" : "patch";
+    struct sp_buf patched = SP_BUF_INIT;
+    int rc = sp_plan_patched(&patched, file, job->sets);
 
-    if (upgrade)
-        rc = run_patch(&released, &file->bytes, job, file, file->now, 1);
     if (rc == 0)
-        rc = run_patch(&patched, upgrade ? &released : &file->bytes, job, file, &file->text->patch, 0);
-    if (rc == 0)
-        rc =
-            plan_write(&job->patches, file->path, upgrade ? "upgrade" : "patch", file->set->name, &file->oid, &patched);
-    sp_buf_free(&released);
+        rc = plan_write(batch_of(job, file), file->path, action, file->set->name, &file->oid, &patched);
     sp_buf_free(&patched);
     return rc;
 }
@@ -117,9 +135,9 @@ static int plan_patch(struct job *job, const struct sp_plan_file *file)
 static int plan_unpatch(struct job *job, const struct sp_plan_file *file)
 {
     struct sp_buf released = SP_BUF_INIT;
-    int rc = run_patch(&released, &file->bytes, job, file, file->now, 1);
+    int rc = run_patch(&released, &file->bytes, job->sets, file, file->now, 1);
 
-    return rc < 0 ? rc : plan_write(&job->patches, file->path, "revert", file->set->name, &file->oid, &released);
+    return rc < 0 ? rc : plan_write(batch_of(job, file), file->path, "revert", file->set->name, &file->oid, &released);
 }
 
 /* A write over, or of nothing over, a file that is there. Takes data over, also on error. */
@@ -170,14 +188,24 @@ static int plan_runtime(struct job *job)
     return rc;
 }
 
+/* The runtime serves what SGLang imports; a source text that is compiled needs none. */
+static bool needs_runtime(const struct sp_plan *plan)
+{
+    bool needs = false;
+
+    for (size_t i = 0; i < plan->set_count; i++)
+        needs = needs || !plan->set[i]->checkout;
+    return needs;
+}
+
 static int plan_apply(struct job *job)
 {
     int rc = sp_plan_check(job->plan, job->install);
 
     for (size_t i = 0; i < job->plan->file_count && rc == 0; i++)
-        if (job->plan->files[i].state != SP_APPLIED)
+        if (job->plan->files[i].state != SP_APPLIED && sp_plan_asked(job->plan, &job->plan->files[i]))
             rc = plan_patch(job, &job->plan->files[i]);
-    return rc < 0 ? rc : plan_runtime(job);
+    return rc < 0 || !needs_runtime(job->plan) ? rc : plan_runtime(job);
 }
 
 /* A file that was edited after it was patched cannot be reversed; one that never had our lines is not our business. */
@@ -191,9 +219,10 @@ static int check_revertible(const struct sp_plan *plan, const struct sp_install 
 
         if (file->state > SP_APPLIED_OLD && file->bytes.len > 0 &&
             memmem(file->bytes.data, file->bytes.len, ours, sizeof ours - 1) != NULL) {
-            sp_err(SP_EDRIFT, "'%s/%s' was changed after it was patched: its blob id is %s", install->root, file->path,
-                   file->oid.hex);
-            rc = sp_err_hint(SP_EDRIFT, "undo that change, or reinstall this sglang; then revert again");
+            sp_err(SP_EDRIFT, "'%s/%s' was changed after it was patched: its blob id is %s",
+                   file->set->checkout ? install->checkout : install->root, file->path, file->oid.hex);
+            rc = sp_err_hint(SP_EDRIFT, "undo that change, or %s; then revert again",
+                             file->head.hex[0] ? "restore the file with git" : "reinstall this sglang");
         }
     }
     return rc;
@@ -212,7 +241,7 @@ static int other_set_applied(const struct sp_install *install, const struct sp_p
 
         for (size_t j = 0; j < plan->set_count; j++)
             reverted = reverted || plan->set[j] == all->files[i].set;
-        *out = *out || (!reverted && all->files[i].now != NULL);
+        *out = *out || (!reverted && all->files[i].now != NULL && !all->files[i].set->checkout);
     }
     sp_plan_free(all);
     return rc;
@@ -221,9 +250,9 @@ static int other_set_applied(const struct sp_install *install, const struct sp_p
 static int plan_runtime_removal(struct job *job)
 {
     struct sp_runtime present = SP_RUNTIME_INIT;
-    int stays = 0, rc = 0;
+    int stays = !needs_runtime(job->plan), rc = 0;
 
-    if (job->options->sets != NULL)
+    if (job->options->sets != NULL && !stays)
         rc = other_set_applied(job->install, job->sets, job->plan, &stays);
     if (rc == 0 && !stays)
         rc = sp_runtime_present(&present, job->install);
@@ -245,20 +274,30 @@ static int plan_revert(struct job *job)
 
 /* ---- writing ---- */
 
-static int stage(struct sp_txn *txn, const struct batch *batch)
+/* below: the folder that the batch's paths start at, as the transaction calls it: "" or "python/". */
+static int stage_write(struct sp_txn *txn, const struct write *write, const char *below)
+{
+    char *path = NULL;
+    int rc = asprintf(&path, "%s%s", below, write->path) < 0 ? sp_err(SP_ECANNOT, "out of memory") : 0;
+
+    if (rc < 0)
+        return rc;
+    if (write->data.data == NULL)
+        rc = sp_txn_remove(txn, path, &write->pre);
+    else if (write->pre.hex[0] != '\0')
+        rc = sp_txn_replace(txn, path, &write->pre, write->data.data, write->data.len);
+    else
+        rc = sp_txn_create(txn, path, 0644, write->data.data, write->data.len);
+    free(path);
+    return rc;
+}
+
+static int stage(struct sp_txn *txn, const struct batch *batch, const char *below)
 {
     int rc = 0;
 
-    for (size_t i = 0; i < batch->count && rc == 0; i++) {
-        const struct write *write = &batch->item[i];
-
-        if (write->data.data == NULL)
-            rc = sp_txn_remove(txn, write->path, &write->pre);
-        else if (write->pre.hex[0] != '\0')
-            rc = sp_txn_replace(txn, write->path, &write->pre, write->data.data, write->data.len);
-        else
-            rc = sp_txn_create(txn, write->path, 0644, write->data.data, write->data.len);
-    }
+    for (size_t i = 0; i < batch->count && rc == 0; i++)
+        rc = stage_write(txn, &batch->item[i], below);
     return rc;
 }
 
@@ -269,6 +308,8 @@ static int check_access(const struct job *job)
 
     for (size_t i = 0; i < job->patches.count && rc == 0; i++)
         rc = sp_access_check(job->install->root_fd, job->install->root, job->patches.item[i].path);
+    for (size_t i = 0; i < job->sources.count && rc == 0; i++)
+        rc = sp_access_check(job->install->checkout_fd, job->install->checkout, job->sources.item[i].path);
     for (size_t i = 0; i < job->runtime.count && rc == 0; i++)
         rc = sp_access_check(job->install->site_fd, job->install->site, job->runtime.item[i].path);
     if (rc == 0 && job->runtime.count > 0)
@@ -277,7 +318,7 @@ static int check_access(const struct job *job)
 }
 
 /* The folders of removed files, and the bytecode folder of our package, go when they are empty. */
-static int prune(struct sp_txn *txn, const struct batch *batch)
+static int prune(struct sp_txn *txn, const struct batch *batch, const char *below)
 {
     char folder[4096];
     int rc = 0;
@@ -287,7 +328,7 @@ static int prune(struct sp_txn *txn, const struct batch *batch)
 
         if (batch->item[i].data.data != NULL || slash == NULL)
             continue;
-        (void)snprintf(folder, sizeof folder, "%.*s/__pycache__", (int)(slash - batch->item[i].path),
+        (void)snprintf(folder, sizeof folder, "%s%.*s/__pycache__", below, (int)(slash - batch->item[i].path),
                        batch->item[i].path);
         rc = sp_txn_prune(txn, folder);
         *strrchr(folder, '/') = '\0';
@@ -308,10 +349,31 @@ static int drop_bytecode(struct job *job)
     return rc;
 }
 
-static int begin(struct job *job, const char *command)
+/* Will files of the checkout itself be written? Asked before there is a plan: the lock comes first. */
+static bool concerns_checkout(const struct job *job, int revert)
 {
-    int rc = sp_txn_begin(&job->root_txn, job->install->root, command);
+    const char *const *names = job->options->sets;
+    bool concerned = false;
 
+    if (job->install->layout != SP_LAYOUT_SOURCE || job->install->checkout == NULL)
+        return false;
+    for (size_t i = 0; names != NULL && names[i] != NULL; i++) {
+        const struct sp_patchset *set = sp_patchset_find(job->sets, names[i]);
+
+        concerned = concerned || (set != NULL && set->checkout);
+    }
+    return concerned || (names == NULL && revert);
+}
+
+/* The root is locked in any case: who does not know of the checkout writes there. */
+static int begin(struct job *job, const char *command, int revert)
+{
+    int rc = 0;
+
+    if (concerns_checkout(job, revert))
+        rc = sp_txn_begin(&job->checkout_txn, job->install->checkout, command);
+    if (rc == 0)
+        rc = sp_txn_begin(&job->root_txn, job->install->root, command);
     if (rc == 0 && is_split(job->install))
         rc = sp_txn_begin(&job->site_txn, job->install->site, command);
     return rc;
@@ -337,9 +399,9 @@ static int undo_runtime(struct job *job, int rc)
     if (undone == 0)
         undone = sp_txn_begin(&txn, job->install->site, "apply");
     if (undone == 0)
-        undone = stage(txn, &undo);
+        undone = stage(txn, &undo, "");
     if (undone == 0)
-        undone = prune(txn, &undo);
+        undone = prune(txn, &undo, "");
     if (undone == 0)
         undone = sp_txn_commit(txn);
     sp_txn_free(txn);
@@ -348,17 +410,41 @@ static int undo_runtime(struct job *job, int rc)
     return sp_err_hint(rc, "%s", hint);
 }
 
+/* All of it at once: root and site are the same folder of the checkout. */
+static int commit_checkout(struct job *job)
+{
+    struct sp_txn *txn = job->checkout_txn;
+    char below[NAME_MAX + 2];
+    int rc;
+
+    (void)snprintf(below, sizeof below, "%s/", strrchr(job->install->root, '/') + 1);
+    rc = stage(txn, &job->sources, "");
+    if (rc == 0)
+        rc = stage(txn, &job->runtime, below);
+    if (rc == 0)
+        rc = prune(txn, &job->runtime, below);
+    if (rc == 0)
+        rc = stage(txn, &job->patches, below);
+    if (rc == 0)
+        rc = drop_bytecode(job);
+    if (rc == 0)
+        rc = sp_txn_commit(txn);
+    if (rc == 0)
+        job->broken_links = sp_txn_broken_links(txn);
+    return rc < 0 ? rc : drop_bytecode(job);
+}
+
 /* With two directories the order keeps every moment safe: a runtime that nobody calls is harmless, and so is a hunk
  * whose runtime is gone. */
 static int commit(struct job *job, int revert)
 {
     struct sp_txn *runtime_txn = job->site_txn ? job->site_txn : job->root_txn;
-    int rc = stage(runtime_txn, &job->runtime);
+    int rc = stage(runtime_txn, &job->runtime, "");
 
     if (rc == 0)
-        rc = prune(runtime_txn, &job->runtime);
+        rc = prune(runtime_txn, &job->runtime, "");
     if (rc == 0)
-        rc = stage(job->root_txn, &job->patches);
+        rc = stage(job->root_txn, &job->patches, "");
     if (rc == 0)
         rc = drop_bytecode(job);
     if (rc == 0 && job->site_txn != NULL && !revert)
@@ -431,20 +517,26 @@ static int report_batch(struct sp_changes *changes, struct batch *batch, const s
     return rc;
 }
 
+static size_t count_writes(const struct job *job)
+{
+    return job->patches.count + job->sources.count + job->runtime.count;
+}
+
 static int make_changes(struct sp_changes **out, struct job *job)
 {
     struct sp_changes *changes = calloc(1, sizeof *changes);
-    const size_t count = job->patches.count + job->runtime.count;
     int rc;
 
     *out = changes;
     if (changes != NULL)
-        changes->item = calloc(count + 1, sizeof *changes->item);
+        changes->item = calloc(count_writes(job) + 1, sizeof *changes->item);
     if (changes == NULL || changes->item == NULL)
         return sp_err(SP_ECANNOT, "out of memory");
     changes->broken_links = job->broken_links;
     changes->bytecode = job->bytecode;
     rc = report_batch(changes, &job->patches, job);
+    if (rc == 0)
+        rc = report_batch(changes, &job->sources, job);
     return rc < 0 ? rc : report_batch(changes, &job->runtime, job);
 }
 
@@ -467,17 +559,19 @@ static int run(struct job *job, int revert)
     int rc = sp_pending_check(job->install);
 
     if (rc == 0 && !job->options->dry_run)
-        rc = begin(job, command);
+        rc = begin(job, command, revert);
     if (rc == 0)
         rc = sp_plan_make(&job->plan, job->install, job->sets, job->options->sets);
     if (rc == 0)
         rc = revert ? plan_revert(job) : plan_apply(job);
-    if (rc < 0 || job->options->dry_run || job->patches.count + job->runtime.count == 0)
+    if (rc < 0 || job->options->dry_run || count_writes(job) == 0)
         return rc;
     rc = check_access(job);
-    if (rc == 0 && !job->options->while_running)
-        rc = sp_servers_check(job->install);
-    return rc < 0 ? rc : commit(job, revert);
+    if (rc == 0 && !job->options->while_running && count_writes(job) > job->sources.count)
+        rc = sp_servers_check(job->install); /* nobody has loaded a source text */
+    if (rc < 0)
+        return rc;
+    return job->checkout_txn ? commit_checkout(job) : commit(job, revert);
 }
 
 /* The command that mends it, for this install however it was named. */
@@ -503,7 +597,9 @@ static int carry_out(struct sp_plan **plan, struct sp_changes **changes, const s
     *plan = job.plan;
     sp_txn_free(job.root_txn);
     sp_txn_free(job.site_txn);
+    sp_txn_free(job.checkout_txn);
     free_batch(&job.patches);
+    free_batch(&job.sources);
     free_batch(&job.runtime);
     return rc;
 }
@@ -542,7 +638,18 @@ int sp_pending_check(const struct sp_install *install)
 
     if (rc == 0 && is_split(install))
         rc = pending_in(install->site_fd, install->site, install);
+    if (rc == 0 && install->checkout != NULL)
+        rc = pending_in(install->checkout_fd, install->checkout, install);
     return rc;
+}
+
+static bool has_text(const struct sp_patchset *set, const char *path, const struct sp_oid *live)
+{
+    bool found = false;
+
+    for (size_t i = 0; i < set->text_count && !found; i++)
+        found = strcmp(set->texts[i].path, path) == 0 && strcmp(set->texts[i].pre.hex, live->hex) == 0;
+    return found;
 }
 
 /* Has this file been reinstalled, from whatever release, since our write was interrupted? */
@@ -551,27 +658,48 @@ static bool is_released(void *context, const char *path, const struct sp_oid *li
     const struct sp_patchsets *sets = context;
     bool found = false;
 
-    for (size_t i = 0; i < sets->count; i++)
-        for (size_t j = 0; j < sets->sets[i].text_count && !found; j++)
-            found = strcmp(sets->sets[i].texts[j].path, path) == 0 &&
-                    strcmp(sets->sets[i].texts[j].pre.hex, live->hex) == 0;
+    for (size_t i = 0; i < sets->count && !found; i++)
+        found = !sets->sets[i].checkout && has_text(&sets->sets[i], path, live);
     return found;
+}
+
+/* The same for a path of a checkout, whose python/ is a root. */
+static bool is_released_in_checkout(void *context, const char *path, const struct sp_oid *live)
+{
+    static const char below[] = "python/";
+    const struct sp_patchsets *sets = context;
+    bool found = strncmp(path, below, sizeof below - 1) == 0 && is_released(context, path + sizeof below - 1, live);
+
+    for (size_t i = 0; i < sets->count && !found; i++)
+        found = sets->sets[i].checkout && has_text(&sets->sets[i], path, live);
+    return found;
+}
+
+/* The outcome of several recoveries is that of the first that had something to do. */
+static int recover_in(const char **outcome, const char *dir, sp_txn_released *released, struct sp_patchsets *sets)
+{
+    const char *here = NULL;
+    int rc = sp_txn_recover(&here, dir, sets ? released : NULL, sets);
+
+    if (rc == 0 && here != NULL && (*outcome == NULL || strcmp(*outcome, "nothing to do") == 0))
+        *outcome = here;
+    return rc;
 }
 
 /* Without patch sets that can be read recover knows no released file, which only makes it more careful. */
 int sp_recover(const char **outcome, const struct sp_install *install)
 {
     struct sp_patchsets *sets = NULL;
-    const char *second = NULL;
     int rc;
 
+    *outcome = NULL;
     if (sp_patchsets_load(&sets, NULL) < 0)
         sp_err_clear();
-    rc = sp_txn_recover(outcome, install->root, sets ? is_released : NULL, sets);
+    rc = recover_in(outcome, install->root, is_released, sets);
     if (rc == 0 && is_split(install))
-        rc = sp_txn_recover(&second, install->site, sets ? is_released : NULL, sets);
-    if (rc == 0 && second != NULL && strcmp(*outcome, "nothing to do") == 0)
-        *outcome = second;
+        rc = recover_in(outcome, install->site, is_released, sets);
+    if (rc == 0 && install->checkout != NULL)
+        rc = recover_in(outcome, install->checkout, is_released_in_checkout, sets);
     sp_patchsets_free(sets);
     return rc;
 }

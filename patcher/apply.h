@@ -5,6 +5,10 @@
  * sgl-pcie-runtime; revert reverses the patches and removes everything of ours. Both remove the bytecode of the
  * files that they touch. Both refuse (SP_ECANNOT) while a process runs that has this SGLang loaded, unless
  * told otherwise, and on a tree that cannot be written; both do nothing where nothing is to do.
+ *
+ * A set of files that only a source checkout has is patched when it is named, and taken back unless another is named.
+ * It is text to compile: it brings no runtime, and no process can have it loaded. The checkout's git repository is
+ * read, never written: git status shows the patch as the change that it is.
  */
 #ifndef SP_PATCHER_APPLY_H
 #define SP_PATCHER_APPLY_H
@@ -12,7 +16,7 @@
 #include "patcher/plan.h"
 
 struct sp_change {
-    const char *path;       /* relative to the install's root; owned by the result */
+    const char *path;       /* as the set has it, or relative to the site; owned by the result */
     const char *action;     /* "patch", "upgrade", "revert", "create", "remove" */
     const char *set;        /* or NULL for files of the runtime */
     struct sp_oid from, to; /* hex "" for none */
@@ -41,7 +45,10 @@ int sp_revert(struct sp_plan **plan, struct sp_changes **changes, const struct s
               const struct sp_patchsets *sets, const struct sp_apply_options *options);
 void sp_changes_free(struct sp_changes *changes);
 
-/* Recover both directories of an install; outcome as sp_txn_recover(). */
+/* What a file is when it is patched; its state must be pristine, applied or applied-old. */
+int sp_plan_patched(struct sp_buf *out, const struct sp_plan_file *file, const struct sp_patchsets *sets);
+
+/* Recover all directories of an install; outcome as sp_txn_recover(). */
 int sp_recover(const char **outcome, const struct sp_install *install);
 
 /* SP_EINTERRUPTED, with the command to run, when a journal is pending in this install. */

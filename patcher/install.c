@@ -149,13 +149,40 @@ static int allocate(struct sp_install **out)
     *out = calloc(1, sizeof **out);
     if (*out == NULL)
         return sp_err(SP_ECANNOT, "out of memory");
-    (*out)->root_fd = (*out)->site_fd = -1;
+    (*out)->root_fd = (*out)->site_fd = (*out)->checkout_fd = -1;
     return 0;
 }
 
 static int is_missing(int error)
 {
     return error == ENOENT || error == ENOTDIR;
+}
+
+/* The checkout that <checkout>/python lies in: it is git's, or has sgl-kernel's sources where some release has them. */
+static int find_checkout(struct sp_install *install)
+{
+    static const char tail[] = "/python";
+    static const char *const marks[] = {".git", "sgl-kernel", "python/sglang/kernels/aot"};
+    const size_t len = strlen(install->root), tail_len = sizeof tail - 1;
+    char *checkout;
+    bool found = false;
+
+    if (len <= tail_len || strcmp(install->root + len - tail_len, tail) != 0)
+        return 0;
+    checkout = strndup(install->root, len - tail_len);
+    for (size_t i = 0; checkout != NULL && i < sizeof marks / sizeof *marks && !found; i++) {
+        char *path = join(checkout, marks[i]);
+
+        found = path != NULL && access(path, F_OK) == 0;
+        free(path);
+    }
+    if (found)
+        install->checkout_fd = open(checkout, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (install->checkout_fd >= 0)
+        install->checkout = checkout;
+    else
+        free(checkout);
+    return checkout != NULL ? 0 : sp_err(SP_ECANNOT, "out of memory");
 }
 
 /* Fill in an install whose root and site are known. */
@@ -186,8 +213,13 @@ static int complete(struct sp_install *install, const char *root, const char *si
     } else {
         install->layout = in_site ? SP_LAYOUT_EDITABLE : SP_LAYOUT_SOURCE;
     }
-    return install->site != NULL && install->site_fd >= 0 ? 0 : sp_err(SP_ECANNOT, "out of memory");
+    if (install->site == NULL || install->site_fd < 0)
+        return sp_err(SP_ECANNOT, "out of memory");
+    return in_root ? 0 : find_checkout(install);
 }
+
+static const char target_hint[] =
+    "name a folder that holds sglang/ with --site, a checkout with --source, or an interpreter with --python";
 
 /* The folder named holds no sglang/. An environment has one further below: say how to name it. */
 static int no_package(const char *option, const char *root)
@@ -195,6 +227,7 @@ static int no_package(const char *option, const char *root)
     char *python = join(root, "bin/python3"), *config = join(root, "pyvenv.cfg");
     int rc = sp_err(SP_EUSAGE, "no SGLang in %s '%s': there is no folder sglang/ in it", option, root);
 
+    rc = sp_err_hint(rc, "%s", target_hint);
     if (python != NULL && config != NULL && (access(python, X_OK) == 0 || access(config, F_OK) == 0))
         rc = sp_err_hint(rc, "name the interpreter of this environment: --python %s", python);
     free(python);
@@ -214,7 +247,7 @@ static int from_folder(struct sp_install *install, const char *option, const cha
     else if (stat(dir, &st) != 0 && !is_missing(errno))
         rc = sp_err_sys(SP_ECANNOT, "cannot look at %s '%s'", option, dir);
     else if (!is_directory(dir))
-        rc = sp_err(SP_EUSAGE, "%s '%s' is not a directory", option, dir);
+        rc = sp_err_hint(sp_err(SP_EUSAGE, "%s '%s' is not a directory", option, dir), "%s", target_hint);
     else if (lstat(package, &st) != 0 && !is_missing(errno))
         rc = sp_err_sys(SP_ECANNOT, "cannot look into %s '%s'", option, root);
     else if (lstat(package, &st) != 0 || !(S_ISDIR(st.st_mode) || S_ISLNK(st.st_mode)))
@@ -474,6 +507,9 @@ void sp_install_free(struct sp_install *install)
         close(install->root_fd);
     if (install->site_fd >= 0)
         close(install->site_fd);
+    if (install->checkout_fd >= 0)
+        close(install->checkout_fd);
+    free(install->checkout);
     free(install->root);
     free(install->site);
     free(install->python);

@@ -28,12 +28,14 @@ struct sp_install {
     enum sp_layout layout;
     char *root;           /* resolved directory that holds sglang/ */
     char *site;           /* resolved directory that gets sgl_pcie/ and .sgl-pcie/; equals root unless editable */
+    char *checkout;       /* resolved checkout whose python/ is the root, or NULL */
     char *python;         /* interpreter that was asked, or NULL */
     char *pycache_prefix; /* where that interpreter, or $PYTHONPYCACHEPREFIX, puts bytecode; or NULL */
     char *sglang;         /* version by its metadata, or NULL */
     char *kernel;         /* "sgl-kernel 0.3.21", "sglang-kernel 0.4.10", or NULL */
     int root_fd;
     int site_fd;
+    int checkout_fd; /* -1 where there is none */
 };
 
 /* SP_EUSAGE: no or several candidates, or not an SGLang; SP_ECANNOT: the interpreter cannot be run. */

@@ -1,36 +1,12 @@
 #include "patcher/patch.h"
 #include "base/err.h"
+#include "patcher/git.h"
 
 #include <git2.h>
 #include <git2/sys/mempack.h>
 #include <git2/sys/odb_backend.h>
 #include <git2/sys/repository.h>
 #include <string.h>
-
-static int git_failed(const char *what)
-{
-    const git_error *error = git_error_last();
-
-    return sp_err(SP_EFAIL, "%s: %s", what, error ? error->message : "unknown error of libgit2");
-}
-
-/* The user's and the system's git configuration must have no influence: look for it nowhere. */
-static int start_libgit2(void)
-{
-    static const git_config_level_t levels[] = {GIT_CONFIG_LEVEL_SYSTEM, GIT_CONFIG_LEVEL_XDG, GIT_CONFIG_LEVEL_GLOBAL,
-                                                GIT_CONFIG_LEVEL_PROGRAMDATA};
-    static int started;
-    int rc = 0;
-
-    if (started)
-        return 0;
-    if (git_libgit2_init() < 0)
-        return git_failed("cannot start libgit2");
-    started = 1;
-    for (size_t i = 0; i < sizeof levels / sizeof *levels && rc == 0; i++)
-        rc = git_libgit2_opts(GIT_OPT_SET_SEARCH_PATH, levels[i], "");
-    return rc < 0 ? git_failed("cannot isolate libgit2") : 0;
-}
 
 /* A repository that exists in memory only. */
 static int repository_in_memory(git_repository **out)
@@ -47,7 +23,7 @@ static int repository_in_memory(git_repository **out)
     if (rc == 0)
         rc = git_repository_wrap_odb(out, odb);
     git_odb_free(odb);
-    return rc < 0 ? git_failed("cannot make a repository in memory") : 0;
+    return rc < 0 ? sp_git_failed("cannot make a repository in memory") : 0;
 }
 
 /* A tree with one file. */
@@ -68,7 +44,7 @@ static int tree_of(git_tree **out, git_repository *repo, const char *path, const
     if (rc == 0)
         rc = git_tree_lookup(out, repo, &id);
     git_index_free(index);
-    return rc < 0 ? git_failed(path) : 0;
+    return rc < 0 ? sp_git_failed(path) : 0;
 }
 
 static int same_id(const git_diff_file *file, const struct sp_oid *id)
@@ -107,7 +83,7 @@ static int copy_result(struct sp_buf *out, git_repository *repo, git_index *inde
     if (entry == NULL)
         return sp_err(SP_EFAIL, "the patch removes '%s'", path);
     if (git_blob_lookup(&blob, repo, &entry->id) < 0)
-        return git_failed(path);
+        return sp_git_failed(path);
     rc = sp_buf_set(out, git_blob_rawcontent(blob), (size_t)git_blob_rawsize(blob));
     git_blob_free(blob);
     return rc;
@@ -123,18 +99,18 @@ static int apply(struct sp_buf *out, const struct sp_buf *in, const char *path, 
     git_index *index = NULL;
     int rc;
 
-    rc = start_libgit2();
+    rc = sp_git_start();
     if (rc < 0)
         return rc;
     rc = repository_in_memory(&repo);
     if (rc == 0)
         rc = tree_of(&tree, repo, path, in);
     if (rc == 0 && git_diff_from_buffer(&diff, patch->data, patch->len) < 0)
-        rc = git_failed("cannot read the patch");
+        rc = sp_git_failed("cannot read the patch");
     if (rc == 0)
         rc = check_shape(diff, path, from, to);
     if (rc == 0 && git_apply_to_tree(&index, repo, tree, diff, &options) < 0)
-        rc = git_failed("the patch does not apply");
+        rc = sp_git_failed("the patch does not apply");
     if (rc == 0)
         rc = copy_result(out, repo, index, path);
     git_index_free(index);

@@ -1,105 +1,106 @@
 #include "patcher/patchset.h"
 #include "base/err.h"
+#include "base/json.h"
 #include "patcher/datadir.h"
 
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MANIFEST_MAX = 8 << 20, PATCH_MAX = 1 << 20 };
+enum { MANIFEST_MAX = 8 << 20, PATCH_MAX = 1 << 20, ENTRIES_MAX = 100000 };
 #define MANIFEST_SCHEMA "sgl-pcie-patches/1"
 
-static int bad(const char *where, const char *why)
+static int take_string(char **out, const json_t *object, const char *key)
 {
-    return sp_err(SP_EFAIL, "%s: %s", where, why);
-}
+    const char *value;
+    int rc = sp_json_string(&value, object, key);
 
-static int take_string(char **out, const json_t *object, const char *key, const char *where)
-{
-    const char *value = json_string_value(json_object_get(object, key));
-
-    if (value == NULL || *value == '\0')
-        return sp_err(SP_EFAIL, "%s: '%s' is missing or not a string", where, key);
-    *out = strdup(value);
-    return *out ? 0 : sp_err(SP_ECANNOT, "out of memory");
-}
-
-static int take_path(char **out, const json_t *object, const char *key, const char *where)
-{
-    int rc = take_string(out, object, key, where);
-
-    if (rc == 0 && !sp_path_is_safe(*out))
-        rc = sp_err(SP_EFAIL, "%s: '%s' is not a safe relative path: %s", where, key, *out);
+    if (rc == 0 && *value == '\0')
+        rc = sp_err(SP_EFAIL, "field '%s' is empty", key);
+    if (rc == 0 && (*out = strdup(value)) == NULL)
+        rc = sp_err(SP_ECANNOT, "out of memory");
     return rc;
 }
 
-static int is_hex(const char *text, size_t digits)
+static int check_path(const char *path)
 {
-    return text != NULL && strlen(text) == digits && strspn(text, "0123456789abcdef") == digits;
+    return sp_path_is_safe(path) ? 0 : sp_err(SP_EFAIL, "not a safe relative path: '%s'", path);
 }
 
-static int take_hex(char *out, const json_t *value, size_t digits, const char *key, const char *where)
+static int take_path(char **out, const json_t *object, const char *key)
 {
-    const char *text = json_string_value(value);
+    int rc = take_string(out, object, key);
 
-    if (!is_hex(text, digits))
-        return sp_err(SP_EFAIL, "%s: '%s' is not a string of %zu hex digits", where, key, digits);
-    memcpy(out, text, digits + 1);
-    return 0;
+    return rc < 0 ? rc : check_path(*out);
 }
 
-static int take_revision(unsigned *out, const json_t *object, const char *where)
+static int take_hex(char *out, const json_t *object, const char *key, size_t digits)
 {
-    json_int_t value = json_integer_value(json_object_get(object, "revision"));
+    const char *text;
+    int rc = sp_json_string(&text, object, key);
 
-    if (value < 1 || value > 1000000)
-        return bad(where, "'revision' is missing or not a positive number");
+    if (rc == 0 && (strlen(text) != digits || strspn(text, "0123456789abcdef") != digits))
+        rc = sp_err(SP_EFAIL, "field '%s' is not a string of %zu hex digits", key, digits);
+    if (rc == 0)
+        memcpy(out, text, digits + 1);
+    return rc;
+}
+
+static int take_revision(unsigned *out, const json_t *object)
+{
+    json_int_t value;
+    int rc = sp_json_integer(&value, object, "revision", 1, 1000000);
+
     *out = (unsigned)value;
-    return 0;
+    return rc;
 }
 
 /* calloc for an array of JSON elements; zero elements are fine and give a valid pointer. */
-static int reserve(void *out, size_t count, size_t size, const char *where)
+static int reserve(void *out, size_t count, size_t size)
 {
-    void *items = count < 100000 ? calloc(count + 1, size) : NULL;
+    void *items = count <= ENTRIES_MAX ? calloc(count + 1, size) : NULL;
 
     memcpy(out, &items, sizeof items);
-    return items ? 0 : bad(where, "too many entries");
+    return items ? 0 : sp_err(SP_EFAIL, "too many entries");
 }
 
-static int parse_patch(struct sp_patch *patch, const json_t *object, const char *where)
+static int parse_patch(struct sp_patch *patch, const json_t *object)
 {
-    int rc = take_path(&patch->file, object, "patch", where);
+    int rc = take_path(&patch->file, object, "patch");
 
     if (rc == 0)
-        rc = take_hex(patch->post.hex, json_object_get(object, "post"), SP_OID_HEX, "post", where);
-    if (rc == 0)
-        rc = take_hex(patch->sha256, json_object_get(object, "sha256"), SP_SHA256_HEX, "sha256", where);
-    return rc;
+        rc = take_hex(patch->post.hex, object, "post", SP_OID_HEX);
+    return rc < 0 ? rc : take_hex(patch->sha256, object, "sha256", SP_SHA256_HEX);
 }
 
-static int parse_text(struct sp_text *text, const json_t *object, unsigned revision, const char *where)
+static int parse_old(struct sp_text *text, const json_t *object)
 {
-    const json_t *old = json_object_get(object, "old");
-    int rc = take_path(&text->path, object, "path", where);
+    json_t *old = json_object_get(object, "old");
+    int rc = old ? sp_json_array(&old, object, "old", ENTRIES_MAX) : 0;
 
     if (rc == 0)
-        rc = take_hex(text->pre.hex, json_object_get(object, "pre"), SP_OID_HEX, "pre", where);
-    if (rc == 0)
-        rc = parse_patch(&text->patch, object, where);
-    text->patch.revision = revision;
-    if (rc == 0)
-        rc = reserve(&text->old, json_array_size(old), sizeof *text->old, where);
+        rc = reserve(&text->old, json_array_size(old), sizeof *text->old);
     for (size_t i = 0; rc == 0 && i < json_array_size(old); i++) {
         const json_t *entry = json_array_get(old, i);
 
         text->old_count++;
-        rc = parse_patch(&text->old[i], entry, where);
+        rc = parse_patch(&text->old[i], entry);
         if (rc == 0)
-            rc = take_revision(&text->old[i].revision, entry, where);
+            rc = take_revision(&text->old[i].revision, entry);
     }
     return rc;
+}
+
+static int parse_text(struct sp_text *text, const json_t *object, unsigned revision)
+{
+    int rc = take_path(&text->path, object, "path");
+
+    if (rc == 0)
+        rc = take_hex(text->pre.hex, object, "pre", SP_OID_HEX);
+    if (rc == 0)
+        rc = parse_patch(&text->patch, object);
+    text->patch.revision = revision;
+    return rc < 0 ? rc : parse_old(text, object);
 }
 
 static const struct sp_text *find_text(const struct sp_patchset *set, const char *path, const char *pre)
@@ -112,29 +113,29 @@ static const struct sp_text *find_text(const struct sp_patchset *set, const char
     return found;
 }
 
-static int parse_release_file(struct sp_release_file *file, const char *path, const json_t *pre, const char *where)
+static int parse_release_file(struct sp_release_file *file, const json_t *files, const char *path)
 {
-    if (!sp_path_is_safe(path))
-        return sp_err(SP_EFAIL, "%s: not a safe relative path: %s", where, path);
-    file->path = strdup(path);
-    if (file->path == NULL)
-        return sp_err(SP_ECANNOT, "out of memory");
-    return take_hex(file->pre.hex, pre, SP_OID_HEX, path, where);
+    int rc = check_path(path);
+
+    if (rc == 0 && (file->path = strdup(path)) == NULL)
+        rc = sp_err(SP_ECANNOT, "out of memory");
+    return rc < 0 ? rc : take_hex(file->pre.hex, files, path, SP_OID_HEX);
 }
 
-static int parse_release(struct sp_release *release, const json_t *object, const struct sp_patchset *set,
-                         const char *where)
+static int parse_release(struct sp_release *release, const json_t *object, const struct sp_patchset *set)
 {
-    json_t *files = json_object_get(object, "files"), *pre;
+    json_t *files = NULL, *pre;
     const char *path;
-    int rc = take_string(&release->version, object, "version", where);
+    int rc = take_string(&release->version, object, "version");
 
     if (rc == 0 && json_object_get(object, "refuse") != NULL)
-        rc = take_string(&release->refuse, object, "refuse", where);
-    if (rc == 0 && json_object_size(files) == 0)
-        rc = bad(where, "a release without files");
+        rc = take_string(&release->refuse, object, "refuse");
     if (rc == 0)
-        rc = reserve(&release->files, json_object_size(files), sizeof *release->files, where);
+        rc = sp_json_object(&files, object, "files");
+    if (rc == 0 && json_object_size(files) == 0)
+        rc = sp_err(SP_EFAIL, "a release without files");
+    if (rc == 0)
+        rc = reserve(&release->files, json_object_size(files), sizeof *release->files);
     json_object_foreach(files, path, pre)
     {
         struct sp_release_file *file;
@@ -142,65 +143,93 @@ static int parse_release(struct sp_release *release, const json_t *object, const
         if (rc < 0)
             break;
         file = &release->files[release->file_count++];
-        rc = parse_release_file(file, path, pre, where);
+        rc = parse_release_file(file, files, path);
         if (rc == 0 && release->refuse == NULL && find_text(set, file->path, file->pre.hex) == NULL)
-            rc = sp_err(SP_EFAIL, "%s: release %s names a text without a patch: %s", where, release->version, path);
+            rc = sp_err(SP_EFAIL, "release %s names a text without a patch: %s", release->version, path);
     }
     return rc;
 }
 
-static int parse_set(struct sp_patchset *set, const char *name, const json_t *object, const char *file)
+/* "base": "checkout", or nothing. */
+static int parse_base(struct sp_patchset *set, const json_t *object)
 {
-    const json_t *texts = json_object_get(object, "texts"), *releases = json_object_get(object, "releases");
-    char where[512];
-    int rc;
+    const char *base;
+    int rc = sp_json_opt_string(&base, object, "base");
 
-    (void)snprintf(where, sizeof where, "%s: set '%s'", file, name);
+    set->checkout = rc == 0 && base != NULL;
+    if (set->checkout && strcmp(base, "checkout") != 0)
+        rc = sp_err(SP_EFAIL, "field 'base' is '%s', not 'checkout'", base);
+    return rc;
+}
+
+static int parse_head(struct sp_patchset *set, const char *name, const json_t *object)
+{
+    int rc = take_string(&set->summary, object, "summary");
+
     set->name = strdup(name);
-    rc = set->name ? take_string(&set->summary, object, "summary", where) : sp_err(SP_ECANNOT, "out of memory");
+    if (rc == 0 && set->name == NULL)
+        rc = sp_err(SP_ECANNOT, "out of memory");
     if (rc == 0)
-        rc = take_revision(&set->revision, object, where);
+        rc = take_revision(&set->revision, object);
+    return rc < 0 ? rc : parse_base(set, object);
+}
+
+static int parse_set(struct sp_patchset *set, const char *name, const json_t *object)
+{
+    json_t *texts = NULL, *releases = NULL;
+    int rc = parse_head(set, name, object);
+
     if (rc == 0)
-        rc = reserve(&set->texts, json_array_size(texts), sizeof *set->texts, where);
+        rc = sp_json_array(&texts, object, "texts", ENTRIES_MAX);
+    if (rc == 0)
+        rc = reserve(&set->texts, json_array_size(texts), sizeof *set->texts);
     for (size_t i = 0; rc == 0 && i < json_array_size(texts); i++) {
         set->text_count++;
-        rc = parse_text(&set->texts[i], json_array_get(texts, i), set->revision, where);
+        rc = parse_text(&set->texts[i], json_array_get(texts, i), set->revision);
     }
     if (rc == 0)
-        rc = reserve(&set->releases, json_array_size(releases), sizeof *set->releases, where);
+        rc = sp_json_array(&releases, object, "releases", ENTRIES_MAX);
+    if (rc == 0)
+        rc = reserve(&set->releases, json_array_size(releases), sizeof *set->releases);
     for (size_t i = 0; rc == 0 && i < json_array_size(releases); i++) {
         set->release_count++;
-        rc = parse_release(&set->releases[i], json_array_get(releases, i), set, where);
+        rc = parse_release(&set->releases[i], json_array_get(releases, i), set);
+    }
+    return rc < 0 ? sp_err_wrap(rc, "set '%s'", name) : 0;
+}
+
+static int parse_sets(struct sp_patchsets *all, const json_t *root)
+{
+    const char *schema, *name;
+    json_t *sets = NULL, *object;
+    int rc = sp_json_string(&schema, root, "schema");
+
+    if (rc == 0 && strcmp(schema, MANIFEST_SCHEMA) != 0)
+        rc = sp_err(SP_EFAIL, "not of schema " MANIFEST_SCHEMA);
+    if (rc == 0)
+        rc = sp_json_object(&sets, root, "sets");
+    if (rc == 0 && json_object_size(sets) == 0)
+        rc = sp_err(SP_EFAIL, "no patch sets");
+    if (rc == 0)
+        rc = reserve(&all->sets, json_object_size(sets), sizeof *all->sets);
+    json_object_foreach(sets, name, object)
+    {
+        if (rc < 0)
+            break;
+        rc = parse_set(&all->sets[all->count++], name, object);
     }
     return rc;
 }
 
 int sp_patchsets_parse(struct sp_patchsets **out, const char *json, size_t len, const char *name)
 {
-    json_error_t error;
-    json_t *root = json_loadb(json, len, JSON_REJECT_DUPLICATES, &error), *sets, *object;
     struct sp_patchsets *all = calloc(1, sizeof *all);
-    const char *schema = json_string_value(json_object_get(root, "schema")), *set_name;
-    int rc = 0;
+    json_t *root = NULL;
+    int rc = all ? sp_json_load(&root, json, len, name) : sp_err(SP_ECANNOT, "out of memory");
 
     *out = NULL;
-    sets = json_object_get(root, "sets");
-    if (all == NULL)
-        rc = sp_err(SP_ECANNOT, "out of memory");
-    else if (root == NULL)
-        rc = sp_err(SP_EFAIL, "%s:%d: %s", name, error.line, error.text);
-    else if (schema == NULL || strcmp(schema, MANIFEST_SCHEMA) != 0)
-        rc = bad(name, "not of schema " MANIFEST_SCHEMA);
-    else if (json_object_size(sets) == 0)
-        rc = bad(name, "no patch sets");
-    if (rc == 0)
-        rc = reserve(&all->sets, json_object_size(sets), sizeof *all->sets, name);
-    json_object_foreach(sets, set_name, object)
-    {
-        if (rc < 0)
-            break;
-        rc = parse_set(&all->sets[all->count++], set_name, object, name);
-    }
+    if (rc == 0 && (rc = parse_sets(all, root)) < 0)
+        rc = sp_err_wrap(rc, "'%s'", name);
     json_decref(root);
     if (rc < 0)
         sp_patchsets_free(all);

@@ -3,7 +3,9 @@
  *
  * patches/manifest.json (schema "sgl-pcie-patches/1") names for every set the texts that it can patch. A text
  * is a path and the blob id of its bytes; its patch turns exactly these bytes into exactly those of the post
- * id. A release is a list of paths and pre ids; its version is only used in messages.
+ * id. A release is a list of paths and pre ids; its version is only used in messages. A set with "base": "checkout" is
+ * of files that only a source checkout has; where they lie there may change with the release, as the paths of any set
+ * may.
  *
  * The manifest and the patch files are ours, but are read as if they were not: sizes are bounded, paths must be
  * safe, ids full, and every patch file must have the sha256 that the manifest states.
@@ -12,6 +14,8 @@
 #define SP_PATCHER_PATCHSET_H
 
 #include "base/file.h"
+
+#include <stdbool.h>
 
 struct sp_patch {
     unsigned revision;
@@ -43,6 +47,7 @@ struct sp_release {
 struct sp_patchset {
     char *name;
     char *summary;
+    bool checkout; /* its paths start at a source checkout, not at the folder that holds sglang/ */
     unsigned revision;
     struct sp_text *texts;
     size_t text_count;

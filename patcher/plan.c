@@ -1,5 +1,7 @@
 #include "patcher/plan.h"
 #include "base/err.h"
+#include "base/shell.h"
+#include "patcher/git.h"
 #include "patcher/runtime.h"
 
 #include <stdio.h>
@@ -92,18 +94,23 @@ static int read_files(struct sp_plan *plan, const struct sp_patchset *set, int r
     return rc;
 }
 
-static int matches(struct sp_plan *plan, const struct sp_patchset *set, const struct sp_release_file *wanted)
+/* What a release is looked for by: the bytes that are there, or those that HEAD has. */
+enum by { BY_BYTES, BY_HEAD };
+
+static int matches(struct sp_plan *plan, const struct sp_patchset *set, const struct sp_release_file *wanted,
+                   enum by by)
 {
     const struct sp_plan_file *file = file_at(plan, set, wanted->path);
+    const struct sp_oid *oid = by == BY_HEAD ? &file->head : &file->oid;
     const struct sp_text *text = text_of(set, wanted);
 
-    return file->state != SP_MISSING &&
-           (same(&file->oid, &wanted->pre) || (text != NULL && patch_giving(text, &file->oid) != NULL));
+    return same(oid, &wanted->pre) || (text != NULL && patch_giving(text, oid) != NULL);
 }
 
 /* The release whose every file is here, in any of its states. Several can be: then the one that the version names,
  * else the newest. */
-static const struct sp_release *match_release(struct sp_plan *plan, const struct sp_patchset *set, const char *version)
+static const struct sp_release *match_release(struct sp_plan *plan, const struct sp_patchset *set, const char *version,
+                                              enum by by)
 {
     const struct sp_release *found = NULL;
 
@@ -112,7 +119,7 @@ static const struct sp_release *match_release(struct sp_plan *plan, const struct
         int all = 1;
 
         for (size_t j = 0; j < release->file_count && all; j++)
-            all = matches(plan, set, &release->files[j]);
+            all = matches(plan, set, &release->files[j], by);
         if (all && (found == NULL || (version != NULL && strcmp(release->version, version) == 0)))
             found = release;
     }
@@ -205,23 +212,109 @@ static void judge_unknown(struct sp_plan *plan, size_t first)
     plan->file_count = kept;
 }
 
-static int plan_set(struct sp_plan *plan, const struct sp_patchset *set, const struct sp_install *install)
-{
-    const size_t first = plan->file_count;
-    const struct sp_release *expected;
-    int rc = read_files(plan, set, install->root_fd);
+/* ---- what git says ---- */
 
-    if (rc < 0)
-        return rc;
-    plan->set[plan->set_count] = set;
-    plan->release[plan->set_count] = match_release(plan, set, install->sglang);
-    expected = plan->release[plan->set_count] ? plan->release[plan->set_count] : named_release(set, install->sglang);
-    plan->set_count++;
-    if (expected != NULL)
-        keep_release_files(plan, first, expected);
+/* The path that git knows a file by: a set's paths start at the checkout, or at its python/. */
+static int path_in_checkout(char **out, const struct sp_install *install, const struct sp_plan_file *file)
+{
+    const char *prefix = file->set->checkout ? "" : strrchr(install->root, '/') + 1;
+
+    return asprintf(out, "%s%s%s", prefix, *prefix ? "/" : "", file->path) < 0 ? sp_err(SP_ECANNOT, "out of memory")
+                                                                               : 0;
+}
+
+/* Ours to change is what is committed as a text that we know, patched or not, and staged as one. */
+static const char *dirt(const struct sp_plan_file *file)
+{
+    const struct sp_patchset *set = file->set;
+
+    if (file->state != SP_PRISTINE && file->state != SP_APPLIED_OLD)
+        return NULL;
+    if (file->head.hex[0] != '\0' && identify(set, file->path, &file->head) != file->text)
+        return "is not what HEAD has";
+    if ((file->head.hex[0] != '\0' || file->index.hex[0] != '\0') &&
+        identify(set, file->path, &file->index) != file->text)
+        return "has a staged change";
+    return NULL;
+}
+
+/* Known bytes, but with a change of the user's that reverting would not bring back to what git has. */
+static void judge_dirt(struct sp_plan *plan, size_t first)
+{
+    for (size_t i = first; i < plan->file_count; i++) {
+        struct sp_plan_file *file = &plan->files[i];
+
+        file->dirty = dirt(file);
+        if (file->dirty != NULL) {
+            file->state = SP_DRIFTED;
+            file->expected = file->head;
+        }
+    }
+}
+
+static int ask_git(struct sp_plan *plan, size_t first, const struct sp_install *install)
+{
+    struct sp_checkout *checkout = NULL;
+    int rc = 0;
+
+    if (install->layout == SP_LAYOUT_SOURCE && install->checkout != NULL)
+        rc = sp_checkout_open(&checkout, install->checkout);
+    for (size_t i = first; i < plan->file_count && rc == 0 && checkout != NULL; i++) {
+        char *path = NULL;
+
+        rc = path_in_checkout(&path, install, &plan->files[i]);
+        if (rc == 0)
+            sp_checkout_ids(&plan->files[i].head, &plan->files[i].index, checkout, path);
+        free(path);
+    }
+    sp_checkout_free(checkout);
+    return rc;
+}
+
+/* ---- one set ---- */
+
+static bool any_there(const struct sp_plan *plan, size_t first)
+{
+    bool there = false;
+
+    for (size_t i = first; i < plan->file_count && !there; i++)
+        there = plan->files[i].state != SP_MISSING;
+    return there;
+}
+
+/* The set's files are those of the plan from first on. */
+static void judge_set(struct sp_plan *plan, size_t first, const struct sp_patchset *set,
+                      const struct sp_install *install, bool asked)
+{
+    const struct sp_release *release = match_release(plan, set, install->sglang, BY_BYTES);
+    const struct sp_release *meant = release ? release : named_release(set, install->sglang);
+
+    if (meant == NULL)
+        meant = match_release(plan, set, NULL, BY_HEAD);
+    if (meant != NULL)
+        keep_release_files(plan, first, meant);
     else
         judge_unknown(plan, first);
-    return 0;
+    judge_dirt(plan, first);
+    plan->set[plan->set_count] = set;
+    plan->asked[plan->set_count] = asked;
+    plan->release[plan->set_count] = release;
+    plan->meant[plan->set_count] = meant;
+    plan->set_count++;
+}
+
+static int plan_set(struct sp_plan *plan, const struct sp_patchset *set, const struct sp_install *install, bool asked)
+{
+    const size_t first = plan->file_count;
+    int rc = read_files(plan, set, set->checkout ? install->checkout_fd : install->root_fd);
+
+    if (rc == 0)
+        rc = ask_git(plan, first, install);
+    if (rc == 0 && (asked || any_there(plan, first)))
+        judge_set(plan, first, set, install, asked);
+    else if (rc == 0)
+        plan->file_count = first; /* a checkout without these files */
+    return rc;
 }
 
 static size_t count_paths(const struct sp_patchsets *sets)
@@ -240,47 +333,72 @@ static int allocate(struct sp_plan **out, const struct sp_patchsets *sets)
 
     if (plan != NULL) {
         plan->release = calloc(sets->count, sizeof *plan->release);
+        plan->meant = calloc(sets->count, sizeof *plan->meant);
+        plan->asked = calloc(sets->count, sizeof *plan->asked);
         plan->set = calloc(sets->count, sizeof *plan->set);
         plan->files = calloc(count_paths(sets), sizeof *plan->files);
     }
     *out = plan;
-    if (plan == NULL || plan->release == NULL || plan->set == NULL || plan->files == NULL)
+    if (plan == NULL || plan->release == NULL || plan->meant == NULL || plan->asked == NULL || plan->set == NULL ||
+        plan->files == NULL)
         return sp_err(SP_ECANNOT, "out of memory");
     return 0;
 }
 
-static int wanted(const char *const *names, const char *name)
+static bool named(const char *const *names, const char *name)
 {
-    int found = names == NULL;
+    bool found = false;
 
     for (size_t i = 0; names != NULL && names[i] != NULL && !found; i++)
         found = strcmp(names[i], name) == 0;
     return found;
 }
 
-static int check_names(const char *const *names, const struct sp_patchsets *sets)
+/* Has this install what the set patches? */
+static bool belongs(const struct sp_patchset *set, const struct sp_install *install)
+{
+    return !set->checkout || (install->layout == SP_LAYOUT_SOURCE && install->checkout != NULL);
+}
+
+static int check_name(const char *name, const struct sp_patchset *set, const struct sp_install *install)
+{
+    char quoted[SP_QUOTED_MAX];
+
+    if (set == NULL) {
+        sp_err(SP_EUSAGE, "no patch set is called '%s'", name);
+        return sp_err_hint(SP_EUSAGE, "sgl-pcie list");
+    }
+    if (belongs(set, install))
+        return 0;
+    sp_err(SP_EUSAGE, "the patch set '%s' is of files that only a source checkout has, which '%s' is not", name,
+           install->root);
+    return sp_err_hint(SP_EUSAGE, "name the checkout itself: --source %s",
+                       install->checkout ? sp_shell_quote(quoted, install->checkout) : "DIR");
+}
+
+static int check_names(const char *const *names, const struct sp_patchsets *sets, const struct sp_install *install)
 {
     int rc = 0;
 
     for (size_t i = 0; names != NULL && names[i] != NULL && rc == 0; i++)
-        if (sp_patchset_find(sets, names[i]) == NULL) {
-            sp_err(SP_EUSAGE, "no patch set is called '%s'", names[i]);
-            rc = sp_err_hint(SP_EUSAGE, "sgl-pcie list");
-        }
+        rc = check_name(names[i], sp_patchset_find(sets, names[i]), install);
     return rc;
 }
 
 int sp_plan_make(struct sp_plan **out, const struct sp_install *install, const struct sp_patchsets *sets,
                  const char *const *names)
 {
-    int rc = check_names(names, sets);
+    int rc = check_names(names, sets, install);
 
     *out = NULL;
     if (rc == 0)
         rc = allocate(out, sets);
-    for (size_t i = 0; i < sets->count && rc == 0; i++)
-        if (wanted(names, sets->sets[i].name))
-            rc = plan_set(*out, &sets->sets[i], install);
+    for (size_t i = 0; i < sets->count && rc == 0; i++) {
+        const struct sp_patchset *set = &sets->sets[i];
+
+        if (names ? named(names, set->name) : belongs(set, install))
+            rc = plan_set(*out, set, install, names != NULL || !set->checkout);
+    }
     if (rc == 0)
         rc = sp_runtime_state(&(*out)->runtime, install);
     if (rc < 0) {
@@ -298,6 +416,8 @@ void sp_plan_free(struct sp_plan *plan)
         sp_buf_free(&plan->files[i].bytes);
     free(plan->files);
     free(plan->release);
+    free(plan->meant);
+    free(plan->asked);
     free(plan->set);
     free(plan);
 }
@@ -319,37 +439,95 @@ static const struct sp_plan_file *stray_file(const struct sp_plan *plan, const s
     return stray;
 }
 
+/* The first file of a set that is not as it should be, or NULL; *count of them. */
+static const struct sp_plan_file *first_bad(const struct sp_plan *plan, const struct sp_patchset *set, size_t *count)
+{
+    const struct sp_plan_file *first = NULL;
+
+    *count = 0;
+    for (size_t i = 0; i < plan->file_count; i++) {
+        const struct sp_plan_file *file = &plan->files[i];
+
+        if (file->set != set || file->state <= SP_APPLIED_OLD)
+            continue;
+        *count += 1;
+        if (first == NULL)
+            first = file;
+    }
+    return first;
+}
+
+static const char *version_of(const struct sp_install *install)
+{
+    return install->sglang ? install->sglang : "of unknown version";
+}
+
+static int no_patch(const struct sp_plan_file *bad, const struct sp_patchset *set, const struct sp_install *install)
+{
+    if (!set->checkout)
+        sp_err(SP_ENOPATCH, "no patch for sglang %s in '%s': no release that we know has these files",
+               version_of(install), install->root);
+    else if (bad == NULL)
+        sp_err(SP_ENOPATCH, "nothing to patch for the set '%s' in '%s': the checkout has none of its files", set->name,
+               install->checkout);
+    else
+        sp_err(SP_ENOPATCH, "no patch for '%s' in '%s': no release that we know has its text, of blob id %s", bad->path,
+               install->checkout, bad->oid.hex);
+    return sp_err_hint(SP_ENOPATCH, "sgl-pcie list, for the releases that are known");
+}
+
+/* The command that brings a file of a checkout back. */
+static int hint_restore(const struct sp_plan_file *bad, const struct sp_install *install)
+{
+    char checkout[SP_QUOTED_MAX], quoted[SP_QUOTED_MAX], *path = NULL;
+    int rc = path_in_checkout(&path, install, bad);
+
+    if (rc == 0)
+        rc = sp_err_hint(SP_EDRIFT, "git -C %s restore --staged --worktree %s, to undo the change; then again",
+                         sp_shell_quote(checkout, install->checkout), sp_shell_quote(quoted, path));
+    free(path);
+    return rc;
+}
+
+static int drifted(const struct sp_plan_file *bad, size_t count, const struct sp_release *meant,
+                   const struct sp_install *install)
+{
+    if (bad->dirty != NULL)
+        sp_err(SP_EDRIFT, "'%s' in '%s' %s: the change is yours, and would be mixed with the patch", bad->path,
+               bad->set->checkout ? install->checkout : install->root, bad->dirty);
+    else
+        sp_err(SP_EDRIFT,
+               "%zu file%s of sglang %s in '%s' differ%s from every text of that release that we know, first '%s'",
+               count, count == 1 ? "" : "s", install->sglang ? install->sglang : meant->version,
+               bad->set->checkout ? install->checkout : install->root, count == 1 ? "s" : "", bad->path);
+    if (bad->head.hex[0] != '\0')
+        return hint_restore(bad, install);
+    return sp_err_hint(SP_EDRIFT, "pip install --force-reinstall --no-deps sglang==%s, then again",
+                       install->sglang ? install->sglang : meant->version);
+}
+
+static int stray(const struct sp_plan_file *file, const struct sp_release *release, const struct sp_install *install)
+{
+    sp_err(SP_EDRIFT, "'%s' in '%s' carries the patch of another release than %s", file->path,
+           file->set->checkout ? install->checkout : install->root, release->version);
+    return sp_err_hint(SP_EDRIFT, "sgl-pcie revert, then reinstall this sglang and apply again");
+}
+
 static int check_set(const struct sp_plan *plan, size_t index, const struct sp_install *install)
 {
     const struct sp_patchset *set = plan->set[index];
-    const struct sp_release *release = plan->release[index];
-    const char *version = install->sglang ? install->sglang : "of unknown version";
-    const char *bad_path = NULL;
-    size_t bad = 0;
+    const struct sp_release *release = plan->release[index], *meant = plan->meant[index];
+    size_t count;
+    const struct sp_plan_file *bad = first_bad(plan, set, &count);
 
     if (release != NULL && release->refuse != NULL)
         return sp_err(SP_ENOPATCH, "sglang %s in '%s' is not patched: %s", release->version, install->root,
                       release->refuse);
-    for (size_t i = 0; i < plan->file_count; i++)
-        if (plan->files[i].set == set && plan->files[i].state > SP_APPLIED_OLD && bad++ == 0)
-            bad_path = plan->files[i].path;
-    if (release != NULL && stray_file(plan, set, release) != NULL) {
-        sp_err(SP_EDRIFT, "'%s' in '%s' carries the patch of another release than %s",
-               stray_file(plan, set, release)->path, install->root, release->version);
-        return sp_err_hint(SP_EDRIFT, "sgl-pcie revert, then reinstall this sglang and apply again");
-    }
-    if (release != NULL)
-        return 0;
-    if (named_release(set, install->sglang) == NULL) {
-        sp_err(SP_ENOPATCH, "no patch for sglang %s in '%s': no release that we know has these files", version,
-               install->root);
-        return sp_err_hint(SP_ENOPATCH, "sgl-pcie list, for the releases that are known");
-    }
-    sp_err(SP_EDRIFT,
-           "%zu file%s of sglang %s in '%s' differ%s from every text of that release that we know, first "
-           "'%s'",
-           bad, bad == 1 ? "" : "s", version, install->root, bad == 1 ? "s" : "", bad_path ? bad_path : "(none)");
-    return sp_err_hint(SP_EDRIFT, "pip install --force-reinstall --no-deps sglang==%s, then again", version);
+    if (release != NULL && stray_file(plan, set, release) != NULL)
+        return stray(stray_file(plan, set, release), release, install);
+    if (meant == NULL)
+        return no_patch(bad, set, install);
+    return bad == NULL ? 0 : drifted(bad, count, meant, install);
 }
 
 int sp_plan_check(const struct sp_plan *plan, const struct sp_install *install)
@@ -357,6 +535,16 @@ int sp_plan_check(const struct sp_plan *plan, const struct sp_install *install)
     int rc = 0;
 
     for (size_t i = 0; i < plan->set_count && rc == 0; i++)
-        rc = check_set(plan, i, install);
+        if (plan->asked[i])
+            rc = check_set(plan, i, install);
     return rc;
+}
+
+bool sp_plan_asked(const struct sp_plan *plan, const struct sp_plan_file *file)
+{
+    bool asked = false;
+
+    for (size_t i = 0; i < plan->set_count; i++)
+        asked = asked || (plan->asked[i] && plan->set[i] == file->set);
+    return asked;
 }

@@ -147,14 +147,18 @@ static int add_metadata(struct sp_runtime *out)
     return rc < 0 ? rc : add_text(out, DIST_INFO "/INSTALLER", installer);
 }
 
-/* What was done to this SGLang, for whoever looks at the install without this program. */
+/* What was done to this SGLang, for whoever looks at the install without this program. A source text beside it is no
+ * part of the install: git says what was done to that. */
 static json_t *describe(const struct sp_plan *plan)
 {
     json_t *sets = json_object();
 
     for (size_t i = 0; i < plan->set_count; i++) {
-        json_t *files = json_array();
+        json_t *files;
 
+        if (plan->set[i]->checkout)
+            continue;
+        files = json_array();
         for (size_t j = 0; j < plan->file_count; j++) {
             const struct sp_plan_file *file = &plan->files[j];
 

@@ -176,11 +176,11 @@ def extent(start, count):
     return "%d" % start if count == 1 else "%d,%d" % (start, count)
 
 
-def make_patch(path, data, edits):
+def make_patch(path, data, inserted):
     """(post-image, patch) as `git diff --full-index --no-renames -U1` would write it, less upstream's names."""
     lines = data.decode().split("\n")[:-1]
     post, hunks, done = [], [], 0
-    for at, new in insertions(data, edits):
+    for at, new in inserted:
         before, after = lines[at - 1 : at], lines[at : at + 1]
         old, now = len(before + after), len(before + new + after)
         hunk = ["@@ -%s +%s @@" % (extent(at, old), extent(at + len(post) - done, now))]
@@ -240,17 +240,20 @@ class Text(NamedTuple):
 
 
 class PatchSet:
-    def __init__(self, folder):
+    name, summary = "sglang", SUMMARY
+    base = {}  # what the manifest says of the folder that the set's paths are in; nothing: the one with sglang/
+
+    def __init__(self, folder, revision=None):
         """What patches/manifest.json and its files say; empty where there is none."""
         self.folder = folder
-        self.revision = REVISION
+        self.revision = revision or REVISION
         self.texts = {}  # (path, pre) -> Text
         self.releases = {}  # version -> {path: pre}
         self.kept = {}  # patch files of earlier revisions: name -> bytes
         self.manifest = {"schema": "sgl-pcie-patches/1", "sets": {}}
         if (folder / "manifest.json").exists():
             self.manifest = json.loads((folder / "manifest.json").read_text())
-        here = self.manifest["sets"].get("sglang", {"revision": REVISION, "texts": [], "releases": []})
+        here = self.manifest["sets"].get(self.name, {"revision": self.revision, "texts": [], "releases": []})
         self.revision = here["revision"]
         for entry in here["texts"]:
             names = tuple(re.match(r"\d+-(.*)\.patch", Path(entry["patch"]).name).group(1).split("-and-"))
@@ -276,7 +279,7 @@ class PatchSet:
                 if refused or key in self.texts:
                     continue
                 try:
-                    post, patch = make_patch(path, data, edits[path])
+                    post, patch = make_patch(path, data, insertions(data, edits[path]))
                 except Moved as problem:
                     moved.append("%s (release %s)\n%s" % (path, version, problem))
                     continue
@@ -286,9 +289,15 @@ class PatchSet:
             raise Moved("\n".join(moved))
         self.releases[version] = files
 
+    @staticmethod
+    def refusal(version):
+        """Why this release is not patched, or None."""
+        edits = era(version)
+        return edits if isinstance(edits, str) else None
+
     def anew(self, revision):
         """An empty set for the same folder."""
-        new = PatchSet.__new__(PatchSet)
+        new = type(self).__new__(type(self))
         new.folder, new.manifest, new.kept = self.folder, self.manifest, dict(self.kept)
         new.texts, new.releases, new.revision = {}, {}, revision
         return new
@@ -305,14 +314,14 @@ class PatchSet:
                     sys.exit(
                         "the inserted lines have changed: raise REVISION, or remove patches/ if none was released"
                     )
-                name = "sglang/r%d/%s" % (before.revision, before.layout()[key].split("/", 1)[1])
+                name = "%s/r%d/%s" % (self.name, before.revision, before.layout()[key].split("/", 1)[1])
                 self.kept[name] = was.patch
                 sha256 = hashlib.sha256(was.patch).hexdigest()
                 old += ({"revision": before.revision, "post": was.post, "patch": name, "sha256": sha256},)
             self.texts[key] = text._replace(old=old)
 
     def layout(self):
-        """{(path, pre): name of the patch file}: sglang/<first>-<last release>/<number>-<edits>.patch"""
+        """{(path, pre): name of the patch file}: <set>/<first>-<last release>/<number>-<edits>.patch"""
         spans = {}
         for version in sorted(self.releases, key=order):
             for key in self.releases[version].items():
@@ -324,7 +333,7 @@ class PatchSet:
             folders.setdefault(folder, []).append(key)
         for folder, keys in folders.items():
             for number, key in enumerate(keys, 1):
-                names[key] = "sglang/%s/%04d-%s.patch" % (folder, number, "-and-".join(self.texts[key].names))
+                names[key] = "%s/%s/%04d-%s.patch" % (self.name, folder, number, "-and-".join(self.texts[key].names))
         return names
 
     def files(self):
@@ -341,16 +350,16 @@ class PatchSet:
             texts.append(dict(entry, old=list(text.old)) if text.old else entry)
         for version in sorted(self.releases, key=order):
             entry = {"version": version, "files": self.releases[version]}
-            refused = era(version)
-            releases.append(dict(entry, refuse=refused) if isinstance(refused, str) else entry)
-        ours = {"revision": self.revision, "summary": SUMMARY, "texts": texts, "releases": releases}
-        manifest = dict(self.manifest, sets=dict(self.manifest["sets"], sglang=ours))
+            refused = self.refusal(version)
+            releases.append(dict(entry, refuse=refused) if refused else entry)
+        ours = {"revision": self.revision, "summary": self.summary, "texts": texts, "releases": releases, **self.base}
+        manifest = dict(self.manifest, sets={**self.manifest["sets"], self.name: ours})
         result["manifest.json"] = dump(manifest).encode()
         return result
 
     def on_disk(self):
         """The same as files(), as it is now."""
-        present = [self.folder / "manifest.json", *self.folder.glob("sglang/**/*.patch")]
+        present = [self.folder / "manifest.json", *self.folder.glob(self.name + "/**/*.patch")]
         return {str(file.relative_to(self.folder)): file.read_bytes() for file in present if file.exists()}
 
     def write(self):
@@ -412,8 +421,12 @@ def main(argv=None):
         sys.exit("\n".join(moved) + "\nnothing was written")
     if again:
         patches.adopt_old(before)
+    finish(patches, args.check)
 
-    if args.check:
+
+def finish(patches, check):
+    """Write the set, or say what of it would change."""
+    if check:
         made, present = patches.files(), patches.on_disk()
         differ = sorted(name for name in made.keys() | present.keys() if made.get(name) != present.get(name))
         sys.exit("\n".join("differs: patches/" + name for name in differ) or 0)

@@ -1,4 +1,4 @@
-"""Released wheels for tests, downloaded once: wheel(version) -> path.
+"""Released wheels and source packages for tests, downloaded once: wheel(version), sdist(package, version, sha256) -> path.
 
 They are kept in $SGL_PCIE_WHEELS, else ${XDG_CACHE_HOME:-~/.cache}/sgl-pcie/wheels.
 """
@@ -6,6 +6,7 @@ They are kept in $SGL_PCIE_WHEELS, else ${XDG_CACHE_HOME:-~/.cache}/sgl-pcie/whe
 import atexit
 import concurrent.futures
 import functools
+import hashlib
 import os
 import pathlib
 import shutil
@@ -46,6 +47,41 @@ def wheel(version, package="sglang"):
         subprocess.run([*command, "--dest", scratch, f"{package}=={version}"], check=True)
         (found,) = pathlib.Path(scratch).glob(pattern)
         return found.replace(folder / found.name)
+
+
+# pip will have a source package's name and version from its build backend, for which vLLM's would first install torch.
+BACKEND = """
+import os
+def get_requires_for_build_wheel(settings=None):
+    return []
+def prepare_metadata_for_build_wheel(folder, settings=None):
+    name, version = os.environ["SDIST"].split("==")
+    info = f"{name}-{version}.dist-info"
+    os.mkdir(os.path.join(folder, info))
+    with open(os.path.join(folder, info, "METADATA"), "w") as out:
+        out.write(f"Metadata-Version: 2.1\\nName: {name}\\nVersion: {version}\\n")
+    return info
+"""
+
+
+def sdist(package, version, sha256):
+    """Path of the source package of a release, of these bytes; downloads it when it is missing."""
+    file = cache() / f"{package}-{version}.tar.gz"
+    if not file.exists():
+        cache().mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=cache()) as scratch:
+            backend = pathlib.Path(scratch, "backend", "setuptools")
+            backend.mkdir(parents=True)
+            (backend / "__init__.py").write_text("")
+            (backend / "build_meta.py").write_text(BACKEND)
+            command = [*_pip(), "download", "--quiet", "--no-deps", "--no-binary=:all:", "--no-build-isolation"]
+            environment = dict(os.environ, PYTHONPATH=str(backend.parent), SDIST=f"{package}=={version}")
+            subprocess.run([*command, "--dest", scratch, f"{package}=={version}"], check=True, env=environment)
+            (pathlib.Path(scratch) / file.name).replace(file)
+    found = hashlib.sha256(file.read_bytes()).hexdigest()
+    if found != sha256:
+        raise RuntimeError(f"{file} has sha256 {found}, not {sha256}")
+    return file
 
 
 def fetch(versions):

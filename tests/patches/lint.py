@@ -12,11 +12,19 @@ import unittest
 from pathlib import Path
 
 import real
+import source
 
 ALLOWED = {
     "sglang/srt/distributed/device_communicators/custom_all_reduce.py",
     "sglang/srt/distributed/device_communicators/custom_all_reduce_utils.py",
+    source.OLD,
+    source.NEW,
 }
+# Every patch that there is: folder of the manifest and entry; vllm/ is the stand-in that tests have for sgl-kernel.
+KERNEL = real.MANIFEST["sets"]["sgl-kernel"]
+STANDIN = json.loads((source.PATCHES / "manifest.json").read_text())["sets"]["sgl-kernel"]
+ALL = [(real.PATCHES, text) for text in real.SET["texts"] + KERNEL["texts"]]
+ALL += [(source.PATCHES, text) for text in STANDIN["texts"]]
 CONTEXT = 1  # lines of upstream's text on either side of an insertion
 
 
@@ -55,9 +63,9 @@ def problems(patch):
 
 class Patches(unittest.TestCase):
     def test_every_patch_is_a_plain_insertion(self):
-        for text in real.TEXTS.values():
+        for folder, text in ALL:
             with self.subTest(text["patch"]):
-                patch = (real.PATCHES / text["patch"]).read_bytes()
+                patch = (folder / text["patch"]).read_bytes()
                 self.assertEqual(problems(patch), [])
                 self.assertIn(b"\nindex %s..%s 100644\n" % (text["pre"].encode(), text["post"].encode()), patch)
                 self.assertIn(b"\n--- a/%s\n" % text["path"].encode(), patch)
@@ -67,21 +75,38 @@ class Patches(unittest.TestCase):
         left = set(real.TEXTS)
         for version in real.PATCHED:
             for key in left & set(real.RELEASES[version]["files"].items()):
-                with self.subTest(version=version, path=key[0]), tempfile.TemporaryDirectory() as folder:
+                with self.subTest(version=version, path=key[0]):
                     left.discard(key)
-                    text, file = real.TEXTS[key], Path(folder, key[0])
-                    before = real.pristine(version, key[0])
-                    self.assertEqual(real.blob_id(before), key[1])
-                    file.parent.mkdir(parents=True)
-                    file.write_bytes(before)
-                    real.git("apply", "--whitespace=nowarn", str(real.PATCHES / text["patch"]), cwd=folder)
-                    after = file.read_bytes()
-                    self.assertEqual(real.blob_id(after), text["post"])
-                    # A .pyc is taken by time and size of its source: an equal size could keep the old code running.
-                    self.assertNotEqual(len(before), len(after))
-                    real.git("apply", "-R", "--whitespace=nowarn", str(real.PATCHES / text["patch"]), cwd=folder)
-                    self.assertEqual(file.read_bytes(), before)
+                    self.there_and_back(real.PATCHES, real.TEXTS[key], real.pristine(version, key[0]))
         self.assertEqual(left, set(), "texts that no release has")
+
+    def test_the_standin_becomes_post_and_comes_back(self):
+        for text in STANDIN["texts"]:
+            self.there_and_back(source.PATCHES, text, source.text())
+
+    def there_and_back(self, patches, text, before):
+        self.assertEqual(real.blob_id(before), text["pre"])
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, text["path"])
+            file.parent.mkdir(parents=True)
+            file.write_bytes(before)
+            real.git("apply", "--whitespace=nowarn", str(patches / text["patch"]), cwd=folder)
+            after = file.read_bytes()
+            self.assertEqual(real.blob_id(after), text["post"])
+            # A .pyc is taken by time and size of its source: an equal size could keep the old code running.
+            self.assertNotEqual(len(before), len(after))
+            real.git("apply", "-R", "--whitespace=nowarn", str(patches / text["patch"]), cwd=folder)
+            self.assertEqual(file.read_bytes(), before)
+
+    def test_every_text_of_the_kernel_gets_the_same_lines(self):
+        """Of the texts that no test can have: what is inserted is what the stand-in gets, and that is compiled."""
+
+        def inserted(folder, text):
+            lines = (folder / text["patch"]).read_text().splitlines()[4:]
+            return [re.sub(r"\s*\\$", "", line[1:]).strip() for line in lines if line.startswith("+")]
+
+        for text in KERNEL["texts"]:
+            self.assertEqual(inserted(real.PATCHES, text), inserted(source.PATCHES, STANDIN["texts"][0]))
 
     def test_the_linter_sees(self):
         good = (real.PATCHES / real.SET["texts"][0]["patch"]).read_bytes()
@@ -112,14 +137,29 @@ class Patches(unittest.TestCase):
 
 class Manifest(unittest.TestCase):
     def test_no_orphans(self):
-        named = {text["patch"] for text in real.TEXTS.values()}
-        named |= {old["patch"] for text in real.TEXTS.values() for old in text.get("old", ())}
-        there = {str(file.relative_to(real.PATCHES)) for file in real.PATCHES.rglob("*") if file.is_file()}
-        self.assertEqual(there, named | {"manifest.json"})
+        for patches in (real.PATCHES, source.PATCHES):
+            texts = [text for folder, text in ALL if folder == patches]
+            named = {entry["patch"] for text in texts for entry in (text, *text.get("old", ()))}
+            there = {str(file.relative_to(patches)) for file in patches.rglob("*") if file.is_file()}
+            self.assertEqual(there, named | {"manifest.json"})
         self.assertEqual(len(real.TEXTS), len(real.SET["texts"]), "a text twice")
         self.assertEqual(len(real.RELEASES), len(real.SET["releases"]), "a release twice")
         used = {item for version in real.PATCHED for item in real.RELEASES[version]["files"].items()}
         self.assertEqual(used, set(real.TEXTS))
+        for kernel in (KERNEL, STANDIN):
+            used = {item for release in kernel["releases"] for item in release["files"].items()}
+            self.assertEqual(used, {(text["path"], text["pre"]) for text in kernel["texts"]})
+            self.assertEqual(kernel["base"], "checkout")
+
+    def test_the_texts_of_the_kernel(self):
+        """Four of them, the last in two places; 72 release tags have one, and each has one."""
+        texts = sorted((text["pre"][:8], text["path"]) for text in KERNEL["texts"])
+        old = ("18468df1", "4a2d62b2", "e9b32bc6", "ec223bde")
+        self.assertEqual(texts, sorted([(pre, source.OLD) for pre in old] + [("e9b32bc6", source.NEW)]))
+        self.assertEqual(len(KERNEL["releases"]), 72)
+        self.assertEqual({len(release["files"]) for release in KERNEL["releases"]}, {1})
+        posts = {text["pre"]: text["post"] for text in KERNEL["texts"]}
+        self.assertEqual({text["post"] for text in KERNEL["texts"]}, set(posts.values()))
 
     def test_every_released_wheel_is_known(self):
         self.assertEqual((real.REFUSED[0], real.REFUSED[-1], len(real.REFUSED)), ("0.4.0", "0.4.1.post6", 10))
@@ -139,11 +179,13 @@ class Manifest(unittest.TestCase):
                 self.assertTrue(apart or ("refuse" in one) == ("refuse" in other))
 
     def test_canonical(self):
-        text = (real.PATCHES / "manifest.json").read_text()
-        self.assertEqual(text, real.TOOL.dump(json.loads(text)))
-        versions = list(real.RELEASES)
-        self.assertEqual(versions, sorted(versions, key=real.TOOL.order))
-        for text in real.TEXTS.values():
+        for patches in (real.PATCHES, source.PATCHES):
+            text = (patches / "manifest.json").read_text()
+            self.assertEqual(text, real.TOOL.dump(json.loads(text)))
+            for content in json.loads(text)["sets"].values():
+                versions = [release["version"] for release in content["releases"]]
+                self.assertEqual(versions, sorted(versions, key=real.TOOL.order))
+        for _, text in ALL:
             self.assertNotEqual(text["pre"], text["post"])
 
 

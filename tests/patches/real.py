@@ -25,10 +25,10 @@ PATCHES = ROOT / "patches"
 CLI = os.environ.get("SGL_PCIE") or str(ROOT / "out" / "bin" / "sgl-pcie")
 
 
-def load_tool():
-    """A fresh copy of scripts/patch-release.py as a module."""
+def load_tool(name="patch-release"):
+    """A fresh copy of scripts/<name>.py as a module."""
     sys.dont_write_bytecode = True
-    spec = importlib.util.spec_from_file_location("patch_release", ROOT / "scripts" / "patch-release.py")
+    spec = importlib.util.spec_from_file_location(name.replace("-", "_"), ROOT / "scripts" / (name + ".py"))
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
