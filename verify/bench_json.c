@@ -231,7 +231,8 @@ static int read_rates(struct sp_bench_rates *out, const json_t *from)
     } fields[] = {
         {"node_us", &out->node_us},         {"host_us", &out->host_us},           {"peer_us", &out->peer_us},
         {"host_read_gbs", &out->host_read}, {"host_write_gbs", &out->host_write}, {"host_both_gbs", &out->host_both},
-        {"peer_read_gbs", &out->peer_read}, {"peer_write_gbs", &out->peer_write},
+        {"peer_read_gbs", &out->peer_read}, {"peer_write_gbs", &out->peer_write}, {"link_gbs", &out->link},
+        {"link_most_gbs", &out->link_most},
     };
     int rc = SP_OK;
 
