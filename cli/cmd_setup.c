@@ -2,6 +2,8 @@
 #include "cli/report.h"
 #include "cli/subject.h"
 #include "verify/ladder.h"
+#include "verify/profile.h"
+#include "verify/verdict.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -15,8 +17,9 @@ static const char *const description[] = {
     "and an "
     "install that was stock before is stock again.",
     "It may be interrupted at any point and run again: a write that was cut short is finished or rolled back first, "
-    "and "
-    "what is done already is not done twice.",
+    "and what is done already is not done twice: a verdict and a profile that still hold are kept, unless --gpus or "
+    "--level ask for others.",
+    "Where nothing is faster than what SGLang does by itself, that is said, and the install is stock again (1).",
     NULL,
 };
 
@@ -30,8 +33,8 @@ static const struct sp_option options[] = {
 };
 
 static const struct sp_exit exits[] = {
-    {0, "enabled; or all but enabled, where this program has no bench yet"},
-    {1, NULL},
+    {0, "enabled, now or already"},
+    {1, "a check failed, or stock is as fast at every size: nothing is to be enabled, and the install is as before"},
     {2, NULL},
     {3, NULL},
     {4, NULL},
@@ -134,10 +137,63 @@ static int keep(struct setup *setup, const char *command, double ms)
 
 static int run_step(struct setup *setup, const char *command, const char *option)
 {
+    const bool progress = setup->report->text && isatty(STDERR_FILENO) == 1;
     const double start = sp_now_ms();
-    int rc = call(setup, command, option);
+    int rc;
 
+    if (progress)
+        (void)fprintf(stderr, "\r\033[K%s ...", command);
+    rc = call(setup, command, option);
+    if (progress)
+        (void)fprintf(stderr, "\r\033[K");
     return rc == SP_OK ? keep(setup, command, sp_now_ms() - start) : rc;
+}
+
+/* ---- what is done already ---- */
+
+static bool verdict_holds(const char *site)
+{
+    struct sp_verdict_now now;
+    const bool holds = sp_verdict_read(&now, site) == SP_OK && now.fresh && json_array_size(now.reasons) == 0;
+
+    sp_verdict_free(&now);
+    return holds;
+}
+
+static bool profile_holds(const char *site)
+{
+    struct sp_profile_now now;
+    const bool holds = sp_profile_read(&now, site) == SP_OK && now.fresh;
+
+    sp_profile_free(&now);
+    return holds;
+}
+
+/* An earlier run came so far. What it proved and measured is bound to machine and install, and still so. */
+static bool is_done(const struct setup *setup, const char *command)
+{
+    struct sp_subject subject;
+    bool done = false;
+
+    if (sp_args_has(setup->args, "gpus") || sp_args_has(setup->args, "level"))
+        return false;
+    if (strcmp(command, "verify") != 0 && strcmp(command, "bench") != 0)
+        return false;
+    if (sp_subject_locate(&subject, setup->args) == SP_OK)
+        done = strcmp(command, "verify") == 0 ? verdict_holds(subject.install->site)
+                                              : profile_holds(subject.install->site);
+    sp_subject_close(&subject);
+    return done;
+}
+
+static int skip_step(struct setup *setup, const char *command)
+{
+    json_decref(setup->last);
+    setup->last = json_pack("{s:s, s:i}", "message",
+                            strcmp(command, "verify") == 0 ? "the verdict that there is still holds"
+                                                           : "the profile that there is still holds",
+                            "exit_code", 0);
+    return keep(setup, command, 0);
 }
 
 /* ---- undoing ---- */
@@ -178,25 +234,13 @@ static int undo(struct setup *setup, int rc)
 
 /* ---- the command ---- */
 
-/* Without a measured profile enable refuses; what was proved stays. */
-static int say_unmeasured(struct sp_report *report)
-{
-    report->attention = true;
-    return sp_report_say(
-        report, NULL,
-        "patched, built and proved, not enabled: this program cannot measure yet; where SGLang is started, "
-        "SGLANG_FORCE_CUSTOM_AR_PCIE=1 uses start values");
-}
-
 static int climb(struct setup *setup)
 {
-    const bool measures = sp_command_find("bench") != NULL;
     int rc = SP_OK;
 
     for (size_t i = 0; i < sizeof steps / sizeof *steps && rc == SP_OK; i++) {
-        if (strcmp(steps[i].command, "bench") == 0 && !measures)
-            return say_unmeasured(setup->report);
-        rc = run_step(setup, steps[i].command, steps[i].option);
+        rc = is_done(setup, steps[i].command) ? skip_step(setup, steps[i].command)
+                                              : run_step(setup, steps[i].command, steps[i].option);
         if (rc == SP_OK && strcmp(steps[i].command, "apply") == 0)
             setup->was_stock = patched_stock(json_object_get(setup->last, "changes"));
     }

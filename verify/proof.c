@@ -34,7 +34,8 @@ static int check_verdict(const char *site)
 
 /* ---- profile ---- */
 
-static int judge_profile(const json_t *profile, const json_t *is)
+/* Measuring again would not make a fresh one win. */
+static int judge_profile(const char **command, const json_t *profile, const json_t *is)
 {
     json_t *changes = NULL;
     const char *first;
@@ -45,8 +46,10 @@ static int judge_profile(const json_t *profile, const json_t *is)
     first = json_string_value(json_array_get(changes, 0));
     if (first)
         rc = sp_err(SP_EFAIL, "not enabled: the profile is stale: %s", first);
-    else if (!sp_profile_wins(profile))
+    else if (!sp_profile_wins(profile)) {
+        *command = NULL;
         rc = sp_err(SP_EFAIL, "not enabled: by the profile nothing is faster here than what SGLang does by itself");
+    }
     json_decref(changes);
     return rc;
 }
@@ -66,7 +69,7 @@ static int check_profile(const char **command, const char *site)
     if (rc == SP_OK)
         rc = sp_bound_read(&is, site, "");
     if (rc == SP_OK)
-        rc = judge_profile(profile, is);
+        rc = judge_profile(command, profile, is);
     if (rc == SP_OK)
         *command = NULL;
     json_decref(profile);

@@ -4,7 +4,8 @@
 #ifndef SP_VERIFY_PROOF_H
 #define SP_VERIFY_PROOF_H
 
-/* SP_OK; SP_EFAIL with what is not proved, and in *command the one that would prove it: "verify" or "bench". */
+/* SP_OK; SP_EFAIL with what is not proved, and in *command the one that would prove it, "verify" or "bench"; NULL:
+ * nothing would. */
 int sp_proof_check(const char **command, const char *site);
 
 #endif

@@ -1,9 +1,10 @@
-"""setup from a released wheel to a verdict, in one command; killed at any point and run again. The compiler is the one of
+"""setup from a released wheel to enabled, in one command; killed at any point and run again. The compiler is the one of
 tests/build, the program for GPUs the stand-in of this folder."""
 
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "verdict"), str(HERE.parent / "build")]
 
 import fake  # noqa: E402
-from common import GPUS, Case, profile, real  # noqa: E402
+from common import GPUS, Case, real, tree  # noqa: E402
 
 PROGRAM = '#include <unistd.h>\nint main(int count, char **words) { return count > 0 ? execv("%s", words) : 1; }\n'
 
@@ -32,45 +33,83 @@ class Fixture(Case):
             "SGL_PCIE_NVCC": str(self.scratch / "toolkit/bin/nvcc"),
             "TMPDIR": str(self.scratch),
             "STANDIN_GPUS": "2",
+            "PERF_STANDIN": os.environ["PERF_STANDIN"],
         }
+        self.environment["LD_LIBRARY_PATH"] += ":" + os.environ["FAKE_NCCL_FOLDER"]
         self.words = ["setup", "--site", self.site, "--arch", "sm_90", "--json"]
 
 
+STEPS = ["recover", "doctor", "apply", "build", "verify", "bench", "enable"]
+
+
 class Setup(Fixture):
-    def test_from_a_wheel_to_a_verdict_and_on_to_enabled(self):
-        told = json.loads(self.cli(*self.words))
-        self.assertEqual([step["command"] for step in told["steps"]][:5], ["recover", "doctor", "apply", "build", "verify"])
+    def setup_(self, expect=0, **environment):
+        return json.loads(self.cli(*self.words, expect=expect, **environment))
+
+    def test_from_a_wheel_to_enabled(self):
+        told = self.setup_()
+        self.assertEqual([step["command"] for step in told["steps"]], STEPS)
+        self.assertIn("enabled for", told["message"])
         self.assertTrue(self.shown(self.site)["fresh"])
-        if "bench" not in self.cli("--help"):
-            self.assertIn("not enabled", told["message"])
-            self.write(self.site, "profile.json", profile(self.bound(self.site)))
-            self.cli("enable", "--site", self.site)
         self.assertIn("enabled: nothing to do", self.cli("status", "--site", self.site))
 
+    def test_again_it_does_nothing_twice(self):
+        self.setup_()
+        before = {path: path.read_bytes() for path in self.state.rglob("*") if path.is_file()}
+        told = self.setup_()
+        self.assertEqual([step["command"] for step in told["steps"]], STEPS)
+        self.assertIn("already enabled", told["message"])
+        self.assertIn("still holds", told["steps"][4]["message"])
+        self.assertIn("still holds", told["steps"][5]["message"])
+        self.assertEqual({path: path.read_bytes() for path in self.state.rglob("*") if path.is_file()}, before)
+
+    def test_the_text_has_a_line_a_step(self):
+        words = [word for word in self.words if word != "--json"]
+        told = self.cli(*words).splitlines()
+        self.assertEqual([line.split()[0] for line in told[:7]], STEPS)
+        self.assertIn("enabled for", told[7])
+
     def test_a_failed_proof_is_undone(self):
-        told = json.loads(self.cli(*self.words, expect=7, SGL_PCIE_INJECT="nan:0-1"))
+        told = self.setup_(7, SGL_PCIE_INJECT="nan:0-1")
         self.assertEqual(told["undone"], True)
         self.assertEqual([step["exit_code"] for step in told["steps"]][-2:], [7, 0])
         self.assertFalse((self.site / "sgl_pcie").exists())
         self.assertIn("stock: not patched", self.cli("status", "--site", self.site))
 
+    def test_wrong_data_while_measuring_is_undone(self):
+        told = self.setup_(7, FAKE_BENCH="wrong:host-one-shot")
+        self.assertEqual([step["command"] for step in told["steps"]], STEPS[:-1] + ["revert"])
+        self.assertIn("bench: ", told["message"])
+        self.assertIn("stock: not patched", self.cli("status", "--site", self.site))
+
+    def test_where_stock_is_faster_it_says_so_and_is_stock_again(self):
+        before = tree(self.site)
+        told = self.setup_(1, FAKE_BENCH="stock")
+        self.assertEqual([step["command"] for step in told["steps"]], [*STEPS, "revert"])
+        self.assertEqual([step["exit_code"] for step in told["steps"]], [0] * 6 + [1, 0])
+        self.assertIn("nothing is faster here than what SGLang does by itself; the install is stock again", told["message"])
+        self.assertIsNone(told["next"])
+        self.assertEqual(tree(self.site), before)
+
     def test_killed_anywhere_and_run_again(self):
         start = time.monotonic()
-        self.cli(*self.words)
+        self.setup_()
         whole = time.monotonic() - start
-        for part in range(1, 7):
+        for part in range(1, 9):
             with self.subTest(part):
                 self.cli("revert", "--site", self.site)
+                shutil.rmtree(self.state)
                 process = subprocess.Popen(
                     [real.CLI, *self.words], env=self.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
                 )
                 try:
-                    process.wait(whole * part / 7)
+                    process.wait(whole * part / 9)
                 except subprocess.TimeoutExpired:
                     os.kill(process.pid, signal.SIGKILL)
                     process.wait()
-                self.cli(*self.words)
+                self.setup_()
                 self.assertTrue(self.shown(self.site)["fresh"])
+                self.assertIn("enabled: nothing to do", self.cli("status", "--site", self.site))
 
 
 class Busy(Fixture):
