@@ -3,24 +3,29 @@
     decode.py [arguments of sglang.bench_one_batch]
 
 Environment: DECODE_MODES, a comma list; each is captured anew and timed on the same weights:
-    asis   what SGLang set up (with the flag: ours)
-    nccl   no custom all-reduce
-    v1     SGLang's own custom all-reduce
-    none   no all-reduce at all: the limit, and what the cost of one is measured against
+    host, peer   our transports. The one that SGLANG_PCIE_AR_BACKEND names is what SGLang set up, the other is made beside it
+    v1           SGLang's own custom all-reduce
+    nccl         NCCL as it comes
+    nccl-no-p2p  NCCL with NCCL_P2P_DISABLE=1, from a second copy of the library, since NCCL reads that once in a process
+    none         no all-reduce at all: the limit, and what the cost of one is measured against
 DECODE_REPEATS (default 3), DECODE_OUT (a file for JSON lines), DECODE_NAME (of the run).
 
-Per batch size: median decode step, tokens per second, time of the graph's replay; per mode: all-reduces captured.
+Per batch size: median decode step, tokens per second, time of the graph's replay, prefill; per mode: all-reduces captured.
 """
 
+import ctypes
 import json
 import os
+import shutil
 import statistics
+import tempfile
 import time
 
 import sglang.bench_one_batch as bench
 import torch
 from sglang.srt.distributed import parallel_state
 
+BACKEND = "SGLANG_PCIE_AR_BACKEND"
 STARTED = time.time()
 REPEATS = int(os.environ.get("DECODE_REPEATS", "3"))
 
@@ -29,7 +34,7 @@ class AllReduce:
     """GroupCoordinator.all_reduce, counted while a graph is captured, and left out in mode none."""
 
     def __init__(self):
-        self.mode, self.captured = "asis", {}
+        self.mode, self.captured = "", {}
         inner = parallel_state.GroupCoordinator.all_reduce
 
         def all_reduce(group, x):
@@ -66,14 +71,60 @@ class Replays:
 ALL_REDUCE, REPLAYS = AllReduce(), Replays()
 
 
-def communicators(group, modes):
-    """What ca_comm is in each mode."""
-    made = {"asis": group.ca_comm, "nccl": None, "none": group.ca_comm}
-    if "v1" in modes:
-        from sglang.srt.distributed.device_communicators.custom_all_reduce import CustomAllreduce
+class Arms:
+    """What ca_comm and pynccl_comm of the group are in each mode; made when it is its turn."""
 
-        made["v1"] = CustomAllreduce(group.cpu_group, group.device)
-    return made
+    def __init__(self, group):
+        self.group, self.own = group, {"": (group.ca_comm, group.pynccl_comm)}
+
+    def enter(self, mode):
+        if mode not in self.own:
+            self.own[mode] = self.make(mode)
+        self.group.ca_comm, self.group.pynccl_comm = self.own[mode]
+        return self.group.ca_comm
+
+    def make(self, mode):
+        set_up, nccl = self.own[""]
+        if mode in ("host", "peer"):
+            if os.environ.get(BACKEND) == mode:
+                return set_up, nccl
+            return another_transport(self.group, mode), nccl
+        if mode == "v1":
+            from sglang.srt.distributed.device_communicators.custom_all_reduce import CustomAllreduce
+
+            return CustomAllreduce(self.group.cpu_group, self.group.device), nccl
+        return None, second_nccl(self.group) if mode == "nccl-no-p2p" else nccl
+
+
+def another_transport(group, name):
+    from sgl_pcie.communicator import create
+
+    before = os.environ.get(BACKEND)
+    os.environ[BACKEND] = name
+    try:
+        return create(group.cpu_group, group.device)
+    finally:
+        os.environ.pop(BACKEND)
+        if before is not None:
+            os.environ[BACKEND] = before
+
+
+def second_nccl(group):
+    """SGLang's NCCL communicator on a copy of the library, which is bound to itself, not to the first."""
+    from sglang.srt.distributed.device_communicators.pynccl import PyNcclCommunicator
+
+    loaded = sorted(line.split()[-1] for line in open("/proc/self/maps") if "/libnccl.so" in line)[0]
+    copy = os.path.join(tempfile.mkdtemp(), "libnccl.so.2")
+    shutil.copy(loaded, copy)
+    log = os.environ.get("DECODE_OUT", "/dev/null")
+    asked = {"NCCL_P2P_DISABLE": "1", "NCCL_DEBUG": "INFO", "NCCL_DEBUG_FILE": log + ".nccl-no-p2p.%p"}
+    os.environ.update(asked)
+    try:
+        ctypes.CDLL(copy, mode=os.RTLD_LOCAL | os.RTLD_DEEPBIND)
+        return PyNcclCommunicator(group.cpu_group, group.device, copy)
+    finally:
+        for name in asked:
+            del os.environ[name]
 
 
 def run_once(runner, arguments, batch, mode, rank, output):
@@ -111,6 +162,7 @@ def measure(runner, arguments, mode, rank, emit):
                 step_ms=round(result["median_decode_latency"] * 1e3, 4),
                 tokens_per_s=round(result["median_decode_throughput"], 1),
                 graph_ms=round(REPLAYS.median_ms(), 4),
+                prefill_ms=round(result["prefill_latency"] * 1e3, 2),
             )
 
 
@@ -131,20 +183,21 @@ def latency_test(server_args, port_args, arguments, gpu_id, rank):
 
     runner, _ = bench.load_model(server_args, port_args, gpu_id, rank)
     model, group = runner.torch_runner, parallel_state.get_tp_group()
-    modes = os.environ.get("DECODE_MODES", "asis,nccl,none").split(",")
-    comms = communicators(group, modes)
-    found = comms["asis"]
+    found = group.ca_comm
     emit(
         communicator=type(found).__module__ + "." + type(found).__qualname__ if found is not None else None,
         disabled=found is None or bool(found.disabled),
         nccl=".".join(map(str, torch.cuda.nccl.version())),
         load_s=round(time.time() - STARTED, 1),
     )
-    for number, mode in enumerate(modes):
-        ALL_REDUCE.mode, group.ca_comm = mode, comms[mode]
+    arms = Arms(group)
+    for number, mode in enumerate(os.environ.get("DECODE_MODES", "host,nccl,none").split(",")):
+        found = arms.enter(mode)
+        ALL_REDUCE.mode = mode
         ALL_REDUCE.captured.clear()
         model.init_device_graphs()
-        emit(mode=mode, captured={str(size): count for size, count in sorted(ALL_REDUCE.captured.items())})
+        captured = {str(size): count for size, count in sorted(ALL_REDUCE.captured.items())}
+        emit(mode=mode, captured=captured, communicator=type(found).__name__, at_s=round(time.time() - STARTED, 1))
         if number == 0:  # prefill kernels, allocator, clocks
             run_once(runner, arguments, arguments.batch_size[-1], mode, rank, 32)
         measure(runner, arguments, mode, rank, emit)

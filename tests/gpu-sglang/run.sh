@@ -1,14 +1,17 @@
 #!/usr/bin/env bash
-# Real SGLang on a machine with GPUs, from a pack made by pack.sh: what groups do, and how fast the model decodes.
+# Real SGLang on a machine with GPUs, from a pack made by pack.sh: what groups do, how fast the model decodes, a server.
 #
 #   run.sh PACK STEP...      PACK: folder of the unpacked pack; results go to PACK/out/
 #
-#   prepare       compile what SGLang compiles at first use (a minute on many cores)
-#   groups4       groups.py for every release in the pack, four ranks, flag unsafe
-#   groups2       the same with two ranks; and with the flag unset, and 1 without a verdict
-#   host          decode.py: host transport against NCCL without P2P, and no all-reduce
-#   peer          decode.py: peer transport against NCCL and SGLang's own custom all-reduce
+#   prepare       compile what SGLang compiles at first use (10 s on many cores)
+#   groups        groups.py for every release in the pack, two ranks each, and four where there are four GPUs; and with another transport, a profile,
+#                 another libpar.so on one rank, the flag unset, and 1 without a verdict. Four at a time, on the same GPUs.
+#   decode        decode.py: our transports, SGLang's own custom all-reduce, NCCL with and without P2P, no all-reduce, in one process
 #   piecewise     decode.py: host transport with SGLang's piecewise CUDA graphs on
+#   stock         `python -m sgl_pcie.stock`: SGLang's own custom all-reduce by itself
+#   server        server.py: launch_server under load ($SECONDS_OF_LOAD, default 300), against NCCL, and with a rank killed
+#
+# $TP: ranks of decode and server; default four, or as many as there are GPUs.
 set -u
 pack=$(realpath "$1")
 shift
@@ -16,6 +19,8 @@ here=$(cd "$(dirname "$0")" && pwd)
 out=$pack/out
 begun=$SECONDS
 mkdir -p "$out"
+gpus=$(nvidia-smi -L | wc -l)
+tp=${TP:-$((gpus < 4 ? gpus : 4))}
 
 export PYTHONPATH=$pack/site:$pack/stubs TVM_FFI_CACHE_DIR=$pack/tvm-cache SGLANG_IS_FLASHINFER_AVAILABLE=false
 export HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 PYTHONUNBUFFERED=1 TOKENIZERS_PARALLELISM=false OMP_NUM_THREADS=4
@@ -23,7 +28,7 @@ ldconfig -p | grep -q libnuma.so.1 || export LD_LIBRARY_PATH=$pack/lib:${LD_LIBR
 
 say() { echo "[$((SECONDS - begun)) s] $*"; }
 
-# limited SECONDS LOG COMMAND...: in a process group of its own, ended at the limit
+# limited SECONDS LOG COMMAND...: in a session of its own, ended at the limit
 limited() {
     local limit=$1 log=$2 pid code
     shift 2
@@ -32,86 +37,102 @@ limited() {
     wait $pid
     code=$?
     kill -KILL -- -$pid 2>/dev/null
-    say "exit $code: $log"
+    say "exit $code: $(basename "$log")"
     return $code
 }
 
 prepare() {
-    python3 -m compileall -q -j 24 "$pack/site/sglang" "$pack/site/transformers" >/dev/null 2>&1 &
+    python3 -m compileall -q -j 16 "$pack/site/sglang" "$pack/site/transformers" >/dev/null 2>&1 &
     local name pids=()
     for name in activation rope norm kvcache clamp; do
-        CUDA_VISIBLE_DEVICES=0 python3 "$here/prepare.py" $name >"$out/prepare-$name.log" 2>&1 &
+        CUDA_VISIBLE_DEVICES=0 timeout 90 python3 "$here/prepare.py" $name "$tp" >"$out/prepare-$name.log" 2>&1 &
         pids+=($!)
     done
     wait "${pids[@]}"
     tail -qn 1 "$out"/prepare-*.log
 }
 
-# one SITE NAME WORLD FLAG BACKEND EXPECT PORT
-one() {
-    local log=$out/groups-$2-w$3-${4:-unset}.log
-    PYTHONPATH=$PYTHONPATH limited "${GROUPS_LIMIT:-120}" "$log" python3 "$here/groups.py" --site "$1" --world "$3" --flag "$4" --backend "$5" \
-        --expect "$6" --port "$7" --timeout $((${GROUPS_LIMIT:-120} - 5)) --out "$out/groups.jsonl"
-    grep -h -o '"ok": [a-z]*' "$log" || tail -n 5 "$log"
-    grep -h -o '"failed": \[[^]]*\]' "$log" | cut -c1-1500
-    grep -h -o '"log": \[[^]]*\]' "$log" | cut -c1-600
+# --- groups -----------------------------------------------------------------------------------------------------------
+
+# group NAME WORLD PORT RELEASE ARGUMENT...: starts groups.py
+group() {
+    local name=$1 world=$2 port=$3 site=$pack/releases/$4
+    [ "$4" = 0.5.11 ] && site=$pack/site
+    shift 4
+    started+=("$name-w$world")
+    limited "${GROUPS_LIMIT:-100}" "$out/groups-$name-w$world.log" python3 "$here/groups.py" --site "$site" --world "$world" --port "$port" \
+        --timeout $((${GROUPS_LIMIT:-100} - 5)) --out "$out/groups.jsonl" --name "$name" "$@" &
+    waiting+=($!)
 }
 
-site_of() { if [ "$1" = 0.5.11 ]; then echo "$pack/site"; else echo "$pack/releases/$1"; fi; }
-
-# Groups of all four GPUs.
-groups4() {
-    local release
-    for release in 0.5.11 0.5.5 0.5.9 0.5.23; do
-        one "$(site_of $release)" $release 4 unsafe host ours 29601
+finish() {
+    wait "${waiting[@]}"
+    local name log
+    for name in "${started[@]}"; do
+        log=$out/groups-$name.log
+        echo "$name: $(grep -h -o '"ok": [a-z]*' "$log" || tail -n 5 "$log" | cut -c1-500)"
+        grep -h -o '"failed": \["[^]]*\]' "$log" | cut -c1-900
+        grep -h -o '"log": \[[^]]*\]' "$log" | cut -c1-700
     done
-    one "$(site_of 0.5.11)" 0.5.11-peer 4 unsafe peer ours 29602
+    waiting=() started=()
 }
 
-# Groups of two; SGLang's own custom all-reduce is there, too.
-groups2() {
-    local release
-    for release in 0.5.11 0.5.23 0.5.9 0.5.5; do
-        one "$(site_of $release)" $release 2 unsafe host ours 29603
-    done
-    one "$(site_of 0.5.11)" 0.5.11-peer 2 unsafe peer ours 29603
-    one "$(site_of 0.5.11)" 0.5.11 2 "" host stock 29604
-    one "$(site_of 0.5.11)" 0.5.11-verdict 2 1 host stock 29604
+groups_of() {
+    local world=$1 site=0.5.11 unproved="nothing was proved"
+    waiting=() started=()
+    group 0.5.11 "$world" 29601 0.5.11 --expect ours --log "$unproved"
+    group 0.5.23 "$world" 29611 0.5.23 --expect ours --log "$unproved"
+    group 0.5.9 "$world" 29621 0.5.9 --expect ours --log "$unproved"
+    group 0.5.5 "$world" 29631 0.5.5 --expect ours --log "$unproved"
+    finish
+    group peer "$world" 29641 $site --backend peer --expect ours --log "push to"
+    group profile "$world" 29651 $site --profile --expect ours --log "as measured here"
+    group other-libpar "$world" 29661 $site --other "$pack/other" --expect stock --log "have another libpar.so"
+    finish
+    group unset "$world" 29671 $site --flag "" --expect stock
+    group no-verdict "$world" 29681 $site --flag 1 --expect stock --log "no verdict"
+    group auto "$world" 29691 $site --backend auto --expect stock --log "NVLink joins all these GPUs"
+    finish
 }
+
+# --- decode -----------------------------------------------------------------------------------------------------------
 
 # decode NAME MODES LIMIT ARGUMENT...
 decode() {
     local name=$1 modes=$2 limit=$3 log=$out/decode-$1.log
     shift 3
-    DECODE_NAME=$name DECODE_MODES=$modes DECODE_OUT=$out/decode.jsonl limited "$limit" "$log" python3 "$here/decode.py" \
-        --model-path "$pack/model" --load-format dummy --tp "${TP:-4}" --dtype bfloat16 --attention-backend triton \
+    SGLANG_FORCE_CUSTOM_AR_PCIE=unsafe SGLANG_PCIE_AR_BACKEND=host DECODE_NAME=$name DECODE_MODES=$modes DECODE_OUT=$out/decode.jsonl \
+        limited "$limit" "$log" python3 "$here/decode.py" \
+        --model-path "$pack/model" --load-format dummy --tp "$tp" --dtype bfloat16 --attention-backend triton \
         --sampling-backend pytorch --disable-flashinfer-autotune --enforce-disable-flashinfer-allreduce-fusion \
         --context-length 4096 --max-running-requests 32 --max-total-tokens 20000 --cuda-graph-bs 1 4 16 \
-        --batch-size 1 4 16 --input-len 256 --output-len 96 "$@"
-    grep -h -E "sgl_pcie|PCIe all-reduce|all-reduce, by|stock all-reduce" "$log" | sort | uniq -c | head -n 8
-    grep -h '"done"' "$log" || tail -c 3000 "$log"
+        --batch-size 1 4 16 --input-len 256 --output-len 64 "$@"
+    grep -h -E "PCIe all-reduce|all-reduce, by|stock all-reduce" "$log" | sed 's/^\[[^]]*\] *//' | sort | uniq -c | cut -c1-400 | head -n 6
+    grep -q '"done"' "$log" || { grep -n -m 3 -A 12 Traceback "$log" | cut -c1-300; tail -c 1500 "$log"; }
+    cat "$out"/decode.jsonl.nccl-no-p2p.* 2>/dev/null | grep -o "via [A-Z]*/[A-Za-z/]*" | sort | uniq -c
 }
 
 for step in "$@"; do
     case $step in
     prepare) prepare ;;
-    groups4) groups4 ;;
-    groups2) groups2 ;;
-    host)
-        SGLANG_FORCE_CUSTOM_AR_PCIE=unsafe SGLANG_PCIE_AR_BACKEND=host NCCL_P2P_DISABLE=1 \
-            decode host asis,nccl,none 200 --disable-piecewise-cuda-graph
+    groups)
+        groups_of 2
+        [ "$gpus" -lt 4 ] || groups_of 4
         ;;
-    peer)
-        SGLANG_FORCE_CUSTOM_AR_PCIE=unsafe SGLANG_PCIE_AR_BACKEND=peer \
-            decode peer asis,v1,nccl,none 200 --disable-piecewise-cuda-graph
+    decode) decode decode host,peer,v1,none,nccl,nccl-no-p2p "${DECODE_LIMIT:-240}" --disable-piecewise-cuda-graph ;;
+    piecewise) DECODE_REPEATS=1 decode piecewise host "${PIECEWISE_LIMIT:-120}" --piecewise-cuda-graph-tokens 64 256 1024 4096 ;;
+    stock)
+        limited 70 "$out/stock-v1.log" sh -c "python3 -m sgl_pcie.stock --world 2 --budget 15 --limit 60 >$out/stock-v1.jsonl"
+        tail -n 2 "$out/stock-v1.log" | cut -c1-300
         ;;
-    piecewise)
-        [ $((SECONDS - begun)) -lt "${PIECEWISE_UNTIL:-100000}" ] || continue
-        SGLANG_FORCE_CUSTOM_AR_PCIE=unsafe SGLANG_PCIE_AR_BACKEND=host NCCL_P2P_DISABLE=1 DECODE_REPEATS=1 \
-            decode piecewise asis,nccl 180
+    server)
+        limited "${SERVER_LIMIT:-$((${SECONDS_OF_LOAD:-300} + 250))}" "$out/server.log" python3 "$here/server.py" --pack "$pack" --tp "$tp" \
+            --seconds "${SECONDS_OF_LOAD:-300}" --out "$out/server.jsonl"
+        tail -n 1 "$out/server.log" | cut -c1-5000
         ;;
     *) echo "run.sh: no step '$step'" >&2 ;;
     esac
+    say "$step"
 done
 [ -s "$out/decode.jsonl" ] && python3 "$here/table.py" "$out/decode.jsonl"
 say "end"

@@ -25,7 +25,7 @@ def main():
     graphs = len({batch for _, _, batch in times}) or 1
     median = {key: statistics.median(l["graph_ms"] for l in lines) for key, lines in times.items()}
     print(
-        "%-12s %-5s %5s %9s %9s %9s %9s %7s"
+        "%-10s %-11s %5s %9s %9s %9s %9s %7s"
         % ("run", "mode", "batch", "tok/s", "step ms", "graph ms", "us/call", "share")
     )
     for (run, mode, batch), lines in times.items():
@@ -34,7 +34,7 @@ def main():
         graph = median[run, mode, batch]
         cost = (graph - limit) * 1e3 / calls if limit and calls and mode != "none" else None
         print(
-            "%-12s %-5s %5d %9.1f %9.3f %9.3f %9s %7s"
+            "%-10s %-11s %5d %9.1f %9.3f %9.3f %9s %7s"
             % (
                 run,
                 mode,

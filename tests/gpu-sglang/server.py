@@ -1,0 +1,372 @@
+"""A real launch_server of the patched install: under load, against one with NCCL, and with a rank killed.
+
+    server.py --pack PACK --seconds 300 [--tp 2] [--flag unsafe] [--backend host] [--out FILE]
+
+1. Starts `sglang.launch_server` with our all-reduce; fixed prompts, greedily, one at a time: the reference.
+2. Bounded load for the given time; starts a second server, with NCCL, meanwhile, on the same GPUs.
+3. The same prompts from both servers: equal to the reference, else where the first difference is and how close the
+   two tokens were. Then the second server ends.
+4. kill -9 of the last rank while it decodes one request: how long until the client knew and until nothing was left,
+   whether an error named the rank, whether every token that had come is the reference's.
+
+Prints one JSON object and exits with 1 if something was not as it should be. Needs the standard library and psutil.
+"""
+
+import argparse
+import http.client
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import psutil
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+HOST = "127.0.0.1"
+VOCABULARY = 151936
+PROMPTS, ANSWER = 6, 64  # of the reference
+LONG = 400  # tokens of the request that is decoded when the rank is killed; it is killed after a quarter of them
+
+
+# --- a server ---------------------------------------------------------------------------------------------------------
+
+
+class Server:
+    def __init__(self, options, name, port, environment, arguments=()):
+        self.name, self.port = name, port
+        self.log = os.path.join(options.logs, "server-%s.log" % name)
+        command = [sys.executable, "-m", "sglang.launch_server", "--host", HOST, "--port", str(port)]
+        command += ["--model-path", os.path.join(options.pack, "model"), "--load-format", "dummy"]
+        command += ["--tp", str(options.tp), "--dtype", "bfloat16", "--attention-backend", "triton"]
+        command += ["--sampling-backend", "pytorch", "--grammar-backend", "none", "--disable-radix-cache"]
+        command += ["--disable-flashinfer-autotune", "--enforce-disable-flashinfer-allreduce-fusion"]
+        command += ["--context-length", "4096", "--max-running-requests", "16", "--max-total-tokens", "30000"]
+        command += ["--cuda-graph-bs", "1", "4", "16", "--mem-fraction-static", "0.4", "--decode-log-interval", "500"]
+        command += ["--disable-piecewise-cuda-graph", "--nccl-port", str(port + 1000), *arguments]
+        environment = {**os.environ, **environment}
+        # Its own dummy weights, by a plugin (weights.py).
+        environment["PYTHONPATH"] = os.path.join(options.pack, "plugin") + ":" + environment.get("PYTHONPATH", "")
+        with open(self.log, "w") as log:
+            self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
+        self.started = time.time()
+
+    def wait(self, limit):
+        """Until it answers; False if it ended or the limit passed."""
+        while time.time() < self.started + limit and self.process.poll() is None:
+            try:
+                status, _ = request(self.port, "GET", "/health_generate", None, 10)
+                if status == 200:
+                    return True
+            except OSError:
+                pass
+            time.sleep(0.5)
+        return False
+
+    def family(self):
+        """Its processes, the launcher included, with their titles."""
+        found = {}
+        try:
+            for process in [psutil.Process(self.process.pid), *psutil.Process(self.process.pid).children(True)]:
+                try:
+                    found[process.pid] = " ".join(process.cmdline()[:1])
+                except psutil.Error:
+                    pass
+        except psutil.Error:
+            pass
+        return found
+
+    def text(self):
+        with open(self.log, errors="replace") as file:
+            return file.read()
+
+    def end(self):
+        for pid in self.family() or [self.process.pid]:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        self.process.wait()
+
+
+def request(port, method, path, body, limit):
+    connection = http.client.HTTPConnection(HOST, port, timeout=limit)
+    try:
+        connection.request(method, path, body and json.dumps(body), {"Content-Type": "application/json"})
+        response = connection.getresponse()
+        return response.status, response.read()
+    finally:
+        connection.close()
+
+
+def generate(port, ids, tokens, limit=120, **more):
+    """(token ids, log probabilities or None) of a greedy answer."""
+    sampling = {"temperature": 0, "max_new_tokens": tokens, "ignore_eos": True}
+    body = {"input_ids": ids, "sampling_params": sampling, **more}
+    status, answer = request(port, "POST", "/generate", body, limit)
+    if status != 200:
+        raise RuntimeError("HTTP %d: %.300s" % (status, answer.decode(errors="replace")))
+    answer = json.loads(answer)
+    return answer["output_ids"], answer["meta_info"]
+
+
+def stream(port, ids, tokens, seen):
+    """Calls seen(token ids so far) as they come; returns how it ended."""
+    sampling = {"temperature": 0, "max_new_tokens": tokens, "ignore_eos": True}
+    body = {"input_ids": ids, "sampling_params": sampling, "stream": True}
+    connection = http.client.HTTPConnection(HOST, port, timeout=60)
+    try:
+        connection.request("POST", "/generate", json.dumps(body), {"Content-Type": "application/json"})
+        response = connection.getresponse()
+        for line in response:
+            text = line.decode(errors="replace").strip()
+            if text == "data: [DONE]":
+                return "done"
+            if text.startswith("data: "):
+                answer = json.loads(text[6:])
+                if "error" in answer:
+                    return "error: %.300s" % answer["error"]
+                seen(answer["output_ids"])
+        return "the connection ended"
+    except (OSError, http.client.HTTPException) as error:
+        return "%s: %s" % (type(error).__name__, error)
+    finally:
+        connection.close()
+
+
+# --- the reference ----------------------------------------------------------------------------------------------------
+
+
+def prompt(seed, length):
+    numbers = random.Random(seed)
+    return [numbers.randrange(3, VOCABULARY) for _ in range(length)]
+
+
+def reference(port):
+    """Greedy answers, one request at a time, with the two best log probabilities of each token."""
+    answers = []
+    for i in range(PROMPTS):
+        ids, meta = generate(port, prompt(i, 40 + 90 * i), ANSWER, return_logprob=True, top_logprobs_num=2)
+        best = [[(round(top[0], 5), top[1]) for top in tops] for tops in meta["output_top_logprobs"]]
+        answers.append({"ids": ids, "best": best})
+    return answers
+
+
+def compare(a, b):
+    """Sentences about the first difference of each prompt; empty if there is none. Log probabilities count, too."""
+    found = []
+    for i, (x, y) in enumerate(zip(a, b)):
+        for at, (s, t) in enumerate(zip(x["ids"], y["ids"])):
+            if s != t:
+                found.append("prompt %d, token %d: best two %s and %s" % (i, at, x["best"][at], y["best"][at]))
+                break
+        else:
+            if x["best"] != y["best"]:
+                at = next(n for n, (s, t) in enumerate(zip(x["best"], y["best"])) if s != t)
+                found.append("prompt %d: same tokens, log probabilities from token %d: %s and %s" % (i, at, x["best"][at], y["best"][at]))
+    return found
+
+
+# --- load -------------------------------------------------------------------------------------------------------------
+
+
+class Load:
+    """Clients that ask one thing after the other until told to stop."""
+
+    def __init__(self, port, clients):
+        self.port, self.stopped = port, threading.Event()
+        self.requests = self.tokens = 0
+        self.errors, self.lock = [], threading.Lock()
+        self.threads = [threading.Thread(target=self.client, args=(n,), daemon=True) for n in range(clients)]
+        self.begun = time.time()
+        for thread in self.threads:
+            thread.start()
+
+    def client(self, number):
+        numbers = random.Random(1000 + number)
+        while not self.stopped.is_set():
+            asked = numbers.choice((8, 32, 64, 128, 200))
+            try:
+                ids, _ = generate(self.port, prompt(numbers.random(), numbers.choice((5, 50, 300, 1200))), asked)
+                wrong = len(ids) != asked or not all(0 <= token < VOCABULARY for token in ids)
+                with self.lock:
+                    self.requests, self.tokens = self.requests + 1, self.tokens + len(ids)
+                    if wrong:
+                        self.errors.append("%d tokens of %d, or outside the vocabulary" % (len(ids), asked))
+            except (OSError, RuntimeError, ValueError, LookupError, http.client.HTTPException) as error:
+                with self.lock:
+                    self.errors.append("%.300r" % error)
+                if len(self.errors) > 20:
+                    return
+
+    def stop(self):
+        self.stopped.set()
+        for thread in self.threads:
+            thread.join(60)
+        seconds = time.time() - self.begun
+        return {
+            "clients": len(self.threads),
+            "seconds": round(seconds, 1),
+            "requests": self.requests,
+            "tokens": self.tokens,
+            "tokens_per_s": round(self.tokens / seconds, 1),
+            "errors": self.errors[:5],
+        }
+
+
+# --- a rank is killed -------------------------------------------------------------------------------------------------
+
+
+def gpu_memory():
+    try:
+        command = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
+        return [int(n) for n in subprocess.run(command, capture_output=True, text=True, timeout=20).stdout.split()]
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return []
+
+
+def kill_a_rank(server, tp, before, check):
+    ids = prompt(77, 200)
+    expected, _ = generate(server.port, ids, LONG)
+    family = server.family()
+    victims = [pid for pid, title in family.items() if re.search(r"scheduler.*TP%d" % (tp - 1), title)]
+    check(len(victims) == 1, "no single process of rank %d in %s" % (tp - 1, sorted(family.values())))
+    if len(victims) != 1:
+        return {"family": family}
+    tokens, killed = [], []
+
+    def seen(so_far):
+        tokens[:] = so_far
+        if len(so_far) >= LONG // 4 and not killed:
+            killed.append(time.time())
+            os.kill(victims[0], signal.SIGKILL)
+
+    ended = stream(server.port, ids, LONG, seen)
+    client_s = time.time() - (killed or [server.started])[0]
+    until = time.time() + 30
+    while time.time() < until and any(map(alive, family)):
+        time.sleep(0.05)
+    gone_s = time.time() - (killed or [server.started])[0]
+    left = [title for pid, title in family.items() if alive(pid)]
+    for pid in filter(alive, family):
+        os.kill(pid, signal.SIGKILL)
+    time.sleep(2)
+    named = [line[-300:] for line in server.text().splitlines() if re.search(r"sgl-pcie: rank|process of rank", line)]
+    shm = sorted(set(os.listdir("/dev/shm")) - set(before["shm"]))
+    memory = gpu_memory()
+    check(bool(killed), "the stream ended before the rank was killed: %s" % ended)
+    check(ended != "done", "the request ended as if nothing had happened")
+    check(tokens == expected[: len(tokens)], "tokens came that are not the reference's")
+    check(client_s < 10, "the client knew after %.1f s" % client_s)
+    check(not left, "processes left after %.1f s: %s" % (gone_s, left))
+    check(any("rank %d is gone" % (tp - 1) in line for line in named), "no error names the rank")
+    check(all(n < b + 64 for n, b in zip(memory, before["memory"])), "GPU memory %s, was %s" % (memory, before["memory"]))
+    check(not shm, "left in /dev/shm: %s" % shm)
+    return {
+        "tokens_before": len(tokens),
+        "of": LONG,
+        "client": ended,
+        "client_s": round(client_s, 2),
+        "all_gone_s": round(gone_s, 2),
+        "named": named[:4],
+        "errors": [l[-200:] for l in server.text().splitlines() if re.search(r"CUDA error|crashed|SIGQUIT", l)][:4],
+        "memory": memory,
+        "memory_before": before["memory"],
+    }
+
+
+def alive(pid):
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
+# --- all of it --------------------------------------------------------------------------------------------------------
+
+
+def run(options, out, check):
+    before = {"shm": os.listdir("/dev/shm"), "memory": gpu_memory()}
+    environment = {"SGLANG_FORCE_CUSTOM_AR_PCIE": options.flag, "SGLANG_PCIE_AR_BACKEND": options.backend}
+    ours = Server(options, "ours", options.port, environment)
+    nccl = None
+    try:
+        up = ours.wait(options.start_limit)
+        out["start_s"] = round(time.time() - ours.started, 1)
+        out["log"] = [l[-400:] for l in ours.text().splitlines() if re.search(r"PCIe all-reduce|all-reduce, by", l)][:4]
+        check(up, "the server did not come: %s" % ours.text()[-1500:])
+        check(any("PCIe all-reduce for this group" in line for line in out["log"]), "our communicator is not in use")
+        if not up:
+            return
+        first = reference(ours.port)
+        out["reference"] = [answer["ids"][:6] for answer in first[:3]]
+        out["repeated"] = compare(first, reference(ours.port))
+        load = Load(ours.port, options.clients)
+        until = load.begun + options.seconds
+        time.sleep(min(5, options.seconds))
+        nccl = Server(
+            options, "nccl", options.port + 1, {"SGLANG_FORCE_CUSTOM_AR_PCIE": "0"}, ["--disable-custom-all-reduce"]
+        )
+        nccl_up = nccl.wait(options.start_limit)
+        time.sleep(max(0, until - time.time()))
+        out["load"] = load.stop()
+        check(not load.errors and load.requests > 0, "errors under load")
+        out["after_load"] = compare(first, reference(ours.port))
+        check(not out["repeated"] and not out["after_load"], "our own answers are not repeatable")
+        check(nccl_up, "the NCCL server did not come: %s" % nccl.text()[-1500:])
+        if nccl_up:
+            theirs = reference(nccl.port)
+            out["nccl"], out["nccl_repeated"] = compare(first, theirs), compare(theirs, reference(nccl.port))
+            out["compared"] = "%d prompts, %d tokens each" % (PROMPTS, ANSWER)
+        nccl.end()
+        nccl = None
+        wrong = [l[-300:] for l in ours.text().splitlines() if re.search(r"Traceback|ERROR|sgl-pcie: rank", l)]
+        out["log_errors"] = wrong[:4]
+        check(not wrong, "errors in the server's log")
+        out["killed"] = kill_a_rank(ours, options.tp, before, check)
+    finally:
+        for server in (ours, nccl):
+            if server is not None:
+                server.end()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--pack", required=True)
+    parser.add_argument("--seconds", type=float, default=300, help="of load")
+    parser.add_argument("--clients", type=int, default=16)
+    parser.add_argument("--tp", type=int, default=2)
+    parser.add_argument("--flag", default="unsafe")
+    parser.add_argument("--backend", default="host")
+    parser.add_argument("--port", type=int, default=31000)
+    parser.add_argument("--start-limit", type=float, default=150)
+    parser.add_argument("--logs", help="folder for the servers' logs; default PACK/out")
+    parser.add_argument("--out")
+    options = parser.parse_args()
+    options.pack = os.path.abspath(options.pack)
+    options.logs = options.logs or os.path.join(options.pack, "out")
+    out, failed = {}, []
+
+    def check(ok, what):
+        if not ok:
+            failed.append(what)
+
+    try:
+        run(options, out, check)
+    except Exception as error:
+        failed.append("%.600r" % error)
+    out.update(failed=failed, ok=not failed)
+    text = json.dumps(out)
+    if options.out:
+        with open(options.out, "a") as file:
+            file.write(text + "\n")
+    print("SERVER", text[:6000], flush=True)
+    return 0 if out["ok"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
