@@ -43,20 +43,21 @@ static int symbol(void *library, const char *name, void *function)
     return found != NULL ? CODE_OK : rank_fail(CODE_CANNOT, "NCCL: no symbol %s", name);
 }
 
-/* What SGLang would load: the one it is told to; the one beside us, that of the environment that we were built into; the
- * linker's. */
+/* What SGLang would load: the one it is told to; that of the environment that we were built into, whose site-packages
+ * holds the folder of this program; the linker's. */
 static void *open_usual(void)
 {
-    static const char beside[] = "/../nvidia/nccl/lib/libnccl.so.2"; /* of the folder of this program */
+    static const char beside[] = "/nvidia/nccl/lib/libnccl.so.2";
     const char *told = getenv("SGLANG_NCCL_SO_PATH");
     char path[4096];
     void *library = told != NULL && told[0] != '\0' ? dlopen(told, RTLD_NOW | RTLD_LOCAL) : NULL;
     ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - sizeof(beside));
+    int slashes = 0;
 
-    while (n > 0 && path[n - 1] != '/')
-        n--;
-    if (library == NULL && n > 1) {
-        memcpy(path + n - 1, beside, sizeof(beside));
+    while (n > 0 && slashes < 2)
+        slashes += path[--n] == '/';
+    if (library == NULL && slashes == 2) {
+        memcpy(path + n, beside, sizeof(beside));
         library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     }
     return library != NULL ? library : dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);

@@ -186,7 +186,7 @@ def version():
 
     try:
         with open(os.path.join(state.SITE, "sgl_pcie", "build.json"), encoding="utf-8") as file:
-            return str(json.load(file).get("version", "0"))
+            return str(json.load(file).get("tool", "0"))
     except (OSError, ValueError, AttributeError):
         return "0"
 
