@@ -1,6 +1,6 @@
 """What sgl-pcie-gpu perf prints for programs, over the fake GPU: is it by the schema, within its budget, and kept when killed?
 
-usage: test_perf.py PROGRAM
+usage: test_perf.py PROGRAM LIBNCCL    (a libnccl.so.2 that sums in plain memory)
 """
 
 import json
@@ -16,12 +16,13 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "cli"))
 import schema  # noqa: E402
 
-PROGRAM = sys.argv.pop(1)
+PROGRAM, NCCL = sys.argv.pop(1), sys.argv.pop(1)
 HOST = ["--transport", "host", "--no-nccl", "--calls", "3", "--iterations", "5"]
 
 
 def environment(**more):
-    return {**os.environ, "FAKE_GPUS": "2", **more}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("NCCL_")}
+    return {**kept, "FAKE_GPUS": "2", **more}
 
 
 def run(*words, **more):
@@ -99,6 +100,48 @@ class Stream(unittest.TestCase):
         self.assertEqual(done.returncode, 5)
         self.assertIn("needs two GPUs", done.stderr)
         self.assertEqual([line["kind"] for line in lines_of(done.stdout)], ["end"])
+
+
+class Rivals(unittest.TestCase):
+    WORDS = ["--stream", "--transport", "host", "--calls", "3", "--iterations", "3", "--sizes", "8K"]
+
+    def groups(self, **more):
+        done = run(*self.WORDS, SGLANG_NCCL_SO_PATH=NCCL, **more)
+        lines = lines_of(done.stdout)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        rivals = [line for line in lines if line["kind"] == "row" and line["by"] == "nccl"]
+        self.assertTrue(all(row["graph"] and row["step"] and row["wrong"] is None for row in rivals))
+        groups = {line["group"]: line["nccl"] for line in lines if line["kind"] == "group"}
+        self.assertEqual([groups[row["group"]]["name"] for row in rivals], [row["name"] for row in rivals])
+        return {row["name"]: groups[row["group"]] for row in rivals}
+
+    def test_nccl_with_and_without_p2p_and_as_sglang_sets_it(self):
+        found = self.groups()
+        self.assertEqual(sorted(found), ["nccl", "nccl-no-p2p"])
+        for name, nccl in found.items():
+            self.assertIn("NCCL_CUMEM_ENABLE=0", nccl["environment"])
+            self.assertEqual("NCCL_P2P_DISABLE=1" in nccl["environment"], name == "nccl-no-p2p")
+            self.assertEqual(nccl["path"], NCCL)
+
+    def test_settings_of_the_user_stay(self):
+        found = self.groups(NCCL_CUMEM_ENABLE="1", NCCL_ALGO="Ring")
+        self.assertIn("NCCL_CUMEM_ENABLE=1", found["nccl"]["environment"])
+        self.assertIn("NCCL_ALGO=Ring", found["nccl"]["environment"])
+
+    def test_once_where_it_goes_without_p2p_anyway(self):
+        self.assertEqual(list(self.groups(NCCL_P2P_DISABLE="1")), ["nccl"])
+        self.assertEqual(list(self.groups(FAKE_NO_P2P="1")), ["nccl"])
+
+    def test_an_nccl_that_cannot_be_had_is_said_and_no_failure(self):
+        done = run(*self.WORDS, SGLANG_NCCL_SO_PATH=PROGRAM, LD_LIBRARY_PATH="/nowhere", FAKE_NO_P2P="1")
+        lines = lines_of(done.stdout)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual({line["by"] for line in lines if line["kind"] == "row"}, {"ours"})
+        self.assertEqual([check["status"] for check in lines[-1]["checks"]], ["PASS", "SKIP"])
+        self.assertIn("NCCL", lines[-1]["checks"][1]["actual"])
+
+    def test_one_that_was_named_must_be_there(self):
+        self.assertEqual(run(*self.WORDS, "--nccl", "/nowhere/libnccl.so.2").returncode, 5)
 
 
 class One(unittest.TestCase):
