@@ -54,8 +54,8 @@ int check_ping_pong(uint32_t *in, uint32_t *out, int serves, int rounds, uint32_
 
 /*
  * What a call cannot do without: a kernel that tells every other rank that it is there, by a word, and waits until they
- * all are. out[r], in[r]: the words to and from rank r. Counts its own turns in *turns, so that a graph may hold many. Gives
- * up after two seconds, with *failed set.
+ * all are. out[r], in[r]: the words to and from rank r. Counts its own turns in *turns, so that a graph may hold many.
+ * Gives up after two seconds, with *failed set.
  */
 typedef struct {
     uint32_t *out[8], *in[8];

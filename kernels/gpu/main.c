@@ -75,7 +75,8 @@ static const option_spec specs[] = {
     {"chunks", "LIST", "perf: chunk sizes to try; 0 is the library's rule (default)", SIZES, TO(chunks)},
     {"calls", "N", "perf: calls in a CUDA graph (default 100)", COUNT, TO(calls)},
     {"iterations", "N", "perf: replays timed (default 20, fewer when they are long)", COUNT, TO(iterations)},
-    {"nccl", "PATH", "perf: libnccl.so.2 to compare with (default: the one that SGLang would load)", TEXT, TO(nccl_path)},
+    {"nccl", "PATH", "perf: libnccl.so.2 to compare with (default: the one that SGLang would load)", TEXT,
+     TO(nccl_path)},
     {"no-nccl", NULL, "perf: without NCCL", CLEAR, TO(nccl)},
     {"model", NULL, "perf: measure latency and rates first, and print what they allow", FLAG, TO(model)},
     {"each", NULL, "perf: every algorithm in full, and a row for it; not only those near the fastest", FLAG, TO(each)},
@@ -86,7 +87,8 @@ static const option_spec specs[] = {
     {"stream", NULL, "perf: JSON lines as they come, and progress on standard error", FLAG, TO(stream)},
 };
 
-enum { QUICK_SECONDS = 12, SPECS = sizeof(specs) / sizeof(specs[0]), COMMANDS = sizeof(commands) / sizeof(commands[0]) };
+enum { SPECS = sizeof(specs) / sizeof(specs[0]), COMMANDS = sizeof(commands) / sizeof(commands[0]) };
+enum { QUICK_SECONDS = 12 };
 
 static void print_help(void)
 {

@@ -279,8 +279,8 @@ static family family_of(int algorithm)
 
 /*
  * One-shot: everybody gets the whole message of all others. Two-shot: parts, then sums of parts. Through the host a
- * message is written once, whoever reads it. Plain messages are followed by a reset of as many bytes where they lay. Input
- * and output are read and written in any case; push also reads what arrived, and pull first lays its input out.
+ * message is written once, whoever reads it. Plain messages are followed by a reset of as many bytes where they lay.
+ * Input and output are read and written in any case; push also reads what arrived, and pull first lays its input out.
  */
 static traffic traffic_of(const family *f, int world, double bytes)
 {
@@ -331,7 +331,7 @@ static int hops_of(const family *f)
     return f->two_shot ? 2 * each : each;
 }
 
-/* The first hop is that of the exchange; what a copy costs more than nothing is reading the input and writing the output. */
+/* The first hop is that of the exchange; what a copy costs more than nothing is reading input and writing output. */
 double model_us(const link_rates *rates, int algorithm, int world, double bytes)
 {
     family f = family_of(algorithm);

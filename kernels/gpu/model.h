@@ -1,7 +1,7 @@
 /*
  * model.h: what the machine allows. Measures one-way latency and link rates with kernels that do nothing else, and
- * computes from them what an all-reduce should take: a kernel in which all ranks wait for a word of each other, the hops
- * that come after that one, and the bytes over the link and through the GPU's own memory. Nothing is fitted.
+ * computes from them what an all-reduce should take: a kernel in which all ranks wait for a word of each other, the
+ * hops that come after that one, and the bytes over the link and through the GPU's own memory. Nothing is fitted.
  */
 #ifndef GPU_MODEL_H
 #define GPU_MODEL_H
@@ -13,7 +13,7 @@ typedef struct {
     double node_us;                            /* an empty kernel in a graph */
     double local_us;                           /* one that reads 2 KB and writes them, both in its own memory */
     double host_exchange_us, peer_exchange_us; /* one in which every rank waits for a word of every other */
-    double host_us, peer_us;                   /* one way: a word written until it is seen, by kernels that run already */
+    double host_us, peer_us;                   /* one way: written until seen, by kernels that run already */
     double host_read, host_write, host_both;   /* both: the sum of the two directions */
     double peer_read, peer_write;
     double own; /* its own memory, reads and writes together */

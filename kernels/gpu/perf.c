@@ -1,6 +1,6 @@
 /*
- * perf: how fast is it? Every algorithm, and NCCL beside it, per world, type and size. What a time is: timing.h; what is
- * measured, and for how long: plan.h; the lines: rows.h.
+ * perf: how fast is it? Every algorithm, and NCCL beside it, per world, type and size. What a time is: timing.h; what
+ * is measured, and for how long: plan.h; the lines: rows.h.
  */
 #include "measure.h"
 #include "probe.h"

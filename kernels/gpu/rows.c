@@ -131,8 +131,8 @@ void group_json(text *t, const group_head *h)
 
 static void print_links(const link_rates *l)
 {
-    printf("# graph node: empty %.2f us, copies 2 KB %.2f us, exchanges a word by host %.2f us, by peer %.2f us; one way: "
-           "host %.2f us, peer %.2f us\n",
+    printf("# graph node: empty %.2f us, copies 2 KB %.2f us, exchanges a word by host %.2f us, by peer %.2f us; "
+           "one way: host %.2f us, peer %.2f us\n",
            l->node_us, l->local_us, l->host_exchange_us, l->peer_exchange_us, l->host_us, l->peer_us);
     printf("# GB/s per GPU, all at once: host read %.1f write %.1f both %.1f, peer read %.1f write %.1f, own %.0f\n",
            l->host_read / 1000, l->host_write / 1000, l->host_both / 1000, l->peer_read / 1000, l->peer_write / 1000,
@@ -151,9 +151,9 @@ void row_table_head(const group_head *h, const options *o)
     if (h->has_links)
         print_links(&h->links);
     printf("#%79s%37s\n", "out-of-place", "in-place");
-    printf("#%11s %12s %9s %6s %5s %8s %7s %7s %6s %8s %7s %7s %6s  %-22s %2s %3s %6s %8s %8s %8s %8s %5s %5s %8s\n", "size",
-           "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong", "time", "algbw", "busbw", "#wrong", "by",
-           "bl", "thr", "chunk", "10 %", "90 %", "in step", "eager", "ratio", "step", "model");
+    printf("#%11s %12s %9s %6s %5s %8s %7s %7s %6s %8s %7s %7s %6s  %-22s %2s %3s %6s %8s %8s %8s %8s %5s %5s %8s\n",
+           "size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong", "time", "algbw", "busbw",
+           "#wrong", "by", "bl", "thr", "chunk", "10 %", "90 %", "in step", "eager", "ratio", "step", "model");
     printf("#%11s %12s %9s %6s %5s %8s %7s %7s %6s %8s %7s %7s\n", "(B)", "(elements)", "", "", "", "(us)", "(GB/s)",
            "(GB/s)", "", "(us)", "(GB/s)", "(GB/s)");
     fflush(stdout);

@@ -242,7 +242,8 @@ class Bench:
     def show_head(self, points):
         options = self.options
         show({"kind": "start", "schema": "sgl-pcie-perf/1", "version": version(), "p2p": True,
-              "cuda_runtime": self.torch.version.cuda, "calls": options.calls, "iterations": options.iterations, "points": points,
+              "cuda_runtime": self.torch.version.cuda, "calls": options.calls, "iterations": options.iterations,
+              "points": points,
               "budget_s": options.budget, "gpus": [self.gpu(index) for index in range(self.world)]})
         show({"kind": "group", "group": 0, "world": self.world, "gpus": list(range(self.world)), "transports": [],
               "nccl": None, "links": None})

@@ -155,7 +155,7 @@ static void test_a_budget_is_kept_whatever_a_point_costs(void **state)
     assert_int_equal(skipped, 0);
     assert_true(simulate(60, 40, 0.3, 0, &skipped) < 60);
     assert_int_equal(skipped, 0);
-    assert_true(simulate(60, 40, 1.3, 0, &skipped) < 61); /* dearer at first, so the rest gets less */
+    assert_true(simulate(60, 40, 1.3, 0, &skipped) < 61);     /* dearer at first, so the rest gets less */
     assert_true(simulate(10, 40, 1.0, 0.5, &skipped) < 10.5); /* what has begun is finished */
     assert_int_equal(skipped, 20);
     assert_true(isinf(simulate(INFINITY, 2, 1.0, 0, &skipped)));

@@ -76,8 +76,8 @@ class Refusals(unittest.TestCase):
 
     def test_ranks_end_with_a_parent_that_is_killed(self):
         with tempfile.TemporaryDirectory() as folder:
-            (pathlib.Path(folder) / "torch.py").write_text(
-                "import os, time\nopen(os.path.join(%r, 'pid%%d' %% os.getpid()), 'w').close()\ntime.sleep(600)" % folder)
+            text = "import os, time\nopen(os.path.join(%r, 'pid%%d' %% os.getpid()), 'w').close()\ntime.sleep(600)"
+            (pathlib.Path(folder) / "torch.py").write_text(text % folder)
             path = os.pathsep.join([folder, str(HERE.parent.parent / "python")])
             parent = subprocess.Popen([sys.executable, "-m", "sgl_pcie.stock"], stdout=subprocess.DEVNULL,
                                       env={**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"})
@@ -110,7 +110,8 @@ def wait_for(true, seconds=20):
 class Pieces(unittest.TestCase):
     def test_gpus_by_uuid_become_numbers_which_is_all_that_the_class_takes(self):
         known = [("0000:01:00.0", "GPU-a"), ("0000:02:00.0", "GPU-b"), ("0000:03:00.0", "GPU-c")]
-        with mock.patch.object(machine, "gpus", lambda: known), mock.patch.dict(os.environ, CUDA_VISIBLE_DEVICES="GPU-c,GPU-a"):
+        visible = mock.patch.dict(os.environ, CUDA_VISIBLE_DEVICES="GPU-c,GPU-a")
+        with mock.patch.object(machine, "gpus", lambda: known), visible:
             self.assertEqual(stock.environment()["CUDA_VISIBLE_DEVICES"], "2,0")
         with mock.patch.dict(os.environ, CUDA_VISIBLE_DEVICES="1,0"):
             self.assertEqual(stock.environment()["CUDA_VISIBLE_DEVICES"], "1,0")
