@@ -51,7 +51,7 @@ static bool is_page(const char *path)
 {
     const char *dot = path ? strrchr(path, '.') : NULL;
 
-    return dot && (strcmp(dot, ".html") == 0 || strcmp(dot, ".htm") == 0);
+    return dot && strcmp(dot, ".html") == 0;
 }
 
 static int put_json(struct sp_buf *out, const json_t *bundle)

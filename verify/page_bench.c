@@ -1,8 +1,10 @@
+#include "base/err.h"
 #include "verify/page_parts.h"
 #include "verify/plot_lines.h"
 #include "verify/profile.h"
 #include "verify/steps.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -11,9 +13,33 @@ enum { SIZES_LEAST = 4 };
 /* A step as the project's own example: what a 61-layer model pays to verify a few drafted tokens. */
 #define STEP "122x43008"
 
+/* In the order in which they are shown. */
+static const struct {
+    const char *name, *shown, *whole;
+} rivals[] = {
+    {"nccl", "NCCL", "NCCL"},
+    {"v1", "SGLang’s own", "SGLang’s own custom all-reduce (V1)"},
+    {"nccl-no-p2p", "NCCL without P2P", "NCCL without P2P"},
+};
+
+enum { RIVALS = sizeof rivals / sizeof *rivals };
+
 static const char *rival_name(const char *name)
 {
-    return strcmp(name, "nccl") == 0 ? "NCCL" : strcmp(name, "nccl-no-p2p") == 0 ? "NCCL without P2P" : "SGLang’s own";
+    size_t at = 0;
+
+    while (at + 1 < RIVALS && strcmp(rivals[at].name, name) != 0)
+        at++;
+    return rivals[at].shown;
+}
+
+/* The index of a rival that was measured, or -1. */
+static int find_rival(const struct sp_bench_group *group, const char *name)
+{
+    for (size_t i = 0; i < group->rival_count; i++)
+        if (strcmp(group->rival[i].name, name) == 0 && !group->rival[i].error[0])
+            return (int)i;
+    return -1;
 }
 
 /* ---- which groups ---- */
@@ -49,20 +75,34 @@ static void put_figure(struct sp_out *out, const char *kind, const char *number,
     sp_put(out, "</span></li>\n");
 }
 
+/* The first step that bench was asked for, or one that is usual. */
 static void put_saving(struct sp_page *page, const struct sp_bench_group *group)
 {
-    struct sp_saving is;
-    struct sp_step step;
+    const json_t *steps = SP_ITEM(page->bundle, "bench", "steps"), *step;
+    struct sp_saving is = {.known = false};
+    struct sp_step usual;
     char number[32], what[SP_PAGE_SENTENCE];
+    const char *name = "122 all-reduces of 42 KiB";
+    size_t i;
 
-    if (sp_step_parse(&step, STEP) < 0)
-        return;
-    sp_step_cost(&is, group, &step);
-    if (!is.known)
+    if (sp_step_parse(&usual, STEP) == SP_OK)
+        sp_step_cost(&is, group, &usual);
+    json_array_foreach(steps, i, step)
+    {
+        if (json_integer_value(SP_ITEM(step, "world")) != (json_int_t)group->world ||
+            strcmp(SP_TEXT(step, "type"), group->type) != 0 || !json_is_number(SP_ITEM(step, "saved_ms")))
+            continue;
+        name = SP_TEXT(step, "step");
+        is.known = true;
+        is.served = json_is_true(SP_ITEM(step, "served"));
+        is.stock_ms = json_number_value(SP_ITEM(step, "stock_ms"));
+        is.ours_ms = json_number_value(SP_ITEM(step, "ours_ms"));
+        break;
+    }
+    if (!is.known || !(fabs(is.stock_ms) < 1e6 && fabs(is.ours_ms) < 1e6))
         return;
     (void)snprintf(number, sizeof number, "%.2f", is.stock_ms - is.ours_ms);
-    (void)snprintf(what, sizeof what,
-                   "saved per step of 122 all-reduces of 42 KiB: %.2f ms with stock, %.2f ms with ours", is.stock_ms,
+    (void)snprintf(what, sizeof what, "saved per step of %s: %.2f ms with stock, %.2f ms with ours", name, is.stock_ms,
                    is.ours_ms);
     put_figure(page->out, is.served ? "good" : "plain", number, " ms", what);
 }
@@ -136,23 +176,21 @@ void sp_page_savings(struct sp_page *page)
 static void put_heads(struct sp_out *out, const struct sp_bench_group *group)
 {
     sp_put(out, "<thead><tr><th scope=\"col\">Size</th><th scope=\"col\" class=\"n\">sgl‑pcie</th>");
-    for (size_t i = 0; i < group->rival_count; i++)
-        if (!group->rival[i].error[0])
-            sp_put(out, "<th scope=\"col\" class=\"n\">%s</th>", rival_name(group->rival[i].name));
+    for (size_t i = 0; i < RIVALS; i++)
+        if (find_rival(group, rivals[i].name) >= 0)
+            sp_put(out, "<th scope=\"col\" class=\"n\">%s</th>", rivals[i].shown);
     sp_put(out, "<th scope=\"col\">Times as fast</th><th scope=\"col\">Served by</th>"
                 "<th scope=\"col\" class=\"n\">Bus GB/s</th><th scope=\"col\" class=\"n\">× model</th></tr></thead>\n");
 }
 
-static void put_us(struct sp_out *out, double us, bool strong)
+/* class: of the cell, with a blank before it, or "". */
+static void put_us(struct sp_out *out, double us, const char *class)
 {
+    us = sp_sane_us(us);
     if (us <= 0)
         sp_put(out, "<td class=\"n none\">–</td>");
     else
-        sp_put(out, strong ? "<td class=\"n\"><strong>%.*f</strong></td>" : "<td class=\"n\">%.*f</td>",
-               us < 100    ? 2
-               : us < 1000 ? 1
-                           : 0,
-               us);
+        sp_put(out, "<td class=\"n%s\">%.*f</td>", class, us < 100 ? 2 : us < 1000 ? 1 : 0, us);
 }
 
 /* The bar is decoration: the figure stands beside it. */
@@ -163,9 +201,9 @@ static void put_ratio(struct sp_out *out, double ratio, double most, bool served
     else
         sp_put(
             out,
-            "<td class=\"ratio %s\"><svg class=\"bar\" viewBox=\"0 0 60 8\" aria-hidden=\"true\" focusable=\"false\">"
+            "<td class=\"ratio %s\"><svg class=\"bar\" viewBox=\"0 0 44 8\" aria-hidden=\"true\" focusable=\"false\">"
             "<rect width=\"%.1f\" height=\"8\" rx=\"2\"/></svg>%.2f</td>",
-            served ? "won" : "lost", 60 * (ratio > most ? 1 : ratio / most), ratio);
+            served ? "won" : "lost", 44 * (ratio > most ? 1 : ratio / most), ratio);
 }
 
 static void put_row(struct sp_out *out, const struct sp_bench_group *group, const struct sp_bench_row *row, double most)
@@ -175,10 +213,13 @@ static void put_row(struct sp_out *out, const struct sp_bench_group *group, cons
     char size[SP_SIZE_LABEL];
 
     sp_put(out, "<tr><th scope=\"row\">%s</th>", sp_size_label(size, (double)row->bytes));
-    put_us(out, us, true);
-    for (size_t i = 0; i < group->rival_count; i++)
-        if (!group->rival[i].error[0])
-            put_us(out, row->rival[i].step, false);
+    put_us(out, us, " best");
+    for (size_t i = 0; i < RIVALS; i++) {
+        const int at = find_rival(group, rivals[i].name);
+
+        if (at >= 0)
+            put_us(out, row->rival[at].step, at == row->stock ? "" : " none");
+    }
     put_ratio(out, us > 0 ? stock / us : 0, most, row->chosen >= 0);
     sp_put(out, "<td>");
     sp_put_html(out, row->chosen < 0 ? "stock" : row->ours[row->chosen].algorithm);
@@ -246,7 +287,7 @@ static void put_cell(struct sp_out *out, const struct sp_bench_row *row, const c
     else if (ours && ours->us.step <= 0 && ours->us.out > 0)
         sp_put(out, "<td class=\"n none\">(%.2f)</td>", ours->us.out);
     else
-        put_us(out, ours ? ours->us.step : 0, at >= 0 && at == row->chosen);
+        put_us(out, ours ? ours->us.step : 0, at >= 0 && at == row->chosen ? " best" : "");
 }
 
 static void put_algorithms(struct sp_page *page, const struct sp_bench_group *group, size_t number)
@@ -281,9 +322,9 @@ static void put_algorithms(struct sp_page *page, const struct sp_bench_group *gr
 
 /* ---- against whom ---- */
 
-static void put_rival(struct sp_out *out, const struct sp_bench_rival *rival)
+static void put_rival(struct sp_out *out, const struct sp_bench_rival *rival, const char *name)
 {
-    sp_put(out, "<li><strong>%s</strong> ", rival_name(rival->name));
+    sp_put(out, "<li><strong>%s</strong> ", name);
     if (rival->error[0]) {
         sp_put(out, "was not measured: ");
         sp_put_html(out, rival->error);
@@ -304,8 +345,10 @@ static void put_rivals(struct sp_page *page, const struct sp_bench_group *group)
     const struct sp_bench_rates *rates = &group->rates;
 
     sp_put(page->out, "<ul class=\"notes\">\n");
-    for (size_t i = 0; i < group->rival_count; i++)
-        put_rival(page->out, &group->rival[i]);
+    for (size_t k = 0; k < RIVALS; k++)
+        for (size_t i = 0; i < group->rival_count; i++)
+            if (strcmp(group->rival[i].name, rivals[k].name) == 0)
+                put_rival(page->out, &group->rival[i], rivals[k].whole);
     if (rates->host_us > 0)
         sp_put(page->out,
                "<li><strong>Through the host</strong> %.2f µs one way, reads %.1f, writes %.1f GB/s per GPU, "
@@ -425,8 +468,8 @@ static void put_entries(struct sp_page *page, const json_t *table, size_t number
         sp_put(out, "<th scope=\"row\">%s</th><td>", sp_size_label(size, to));
         sp_put_html(out, SP_TEXT(entry, "algorithm"));
         sp_put(out, "</td>");
-        put_us(out, json_number_value(SP_ITEM(entry, "us")), false);
-        put_us(out, json_number_value(SP_ITEM(entry, "stock_us")), false);
+        put_us(out, json_number_value(SP_ITEM(entry, "us")), "");
+        put_us(out, json_number_value(SP_ITEM(entry, "stock_us")), "");
         sp_put(out, "</tr>\n");
         above = to;
     }

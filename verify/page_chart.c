@@ -8,7 +8,7 @@
 #include <math.h>
 
 /* Of the picture's own coordinates, which a browser scales. */
-enum { WIDTH = 640, LEFT = 46, RIGHT = 628, TOP = 26, BOTTOM = 318, TOP2 = 358, BOTTOM2 = 446, HEIGHT = 474 };
+enum { WIDTH = 640, LEFT = 46, RIGHT = 628, TOP = 26, BOTTOM = 400, TOP2 = 440, BOTTOM2 = 540, HEIGHT = 568 };
 
 struct frame {
     struct sp_out *out;
@@ -46,7 +46,7 @@ static double y2_of(const struct frame *frame, double ratio)
 static void put_sizes(const struct frame *frame)
 {
     double tick[SP_TICKS];
-    const size_t count = sp_ticks_sizes(tick, frame->x_from, frame->x_to);
+    const size_t count = sp_ticks_sizes(tick, frame->x_from, frame->x_to, 8);
     char text[SP_SIZE_LABEL];
 
     for (size_t i = 0; i < count; i++) {

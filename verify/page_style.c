@@ -52,20 +52,21 @@ const char *const sp_page_style[] = {
     "1.35; }",
     ".sentences { margin-top: 12px; } .sentences li { padding: 2px 0; }",
     "main > section:first-child + section > h2 { margin-top: 18px; }",
-    ".pair { display: grid; grid-template-columns: minmax(0, 6fr) minmax(0, 7fr); gap: 24px; align-items: start; }",
+    ".pair { display: grid; grid-template-columns: minmax(0, 5fr) minmax(0, 7fr); gap: 28px; align-items: start; }",
     ".scroll { overflow-x: auto; } .scroll:focus-visible { outline: 2px solid var(--ours); outline-offset: 2px; }",
     "table { border-collapse: collapse; margin: 4px 0 14px; font-size: 13.5px; font-variant-numeric: tabular-nums; }",
     "caption { text-align: left; white-space: nowrap; color: var(--soft); padding-bottom: 5px; font-size: 13px; }",
+    ".numbers th, .numbers td { padding-right: 9px; }",
     "th, td { padding: 4px 14px 4px 0; text-align: left; border-bottom: 1px solid var(--grid); white-space: nowrap; "
     "vertical-align: top; font-weight: 400; }",
     "",
     "thead th { color: var(--soft); border-color: var(--line); font-size: 12.5px; vertical-align: bottom; white-space: "
     "normal; }",
-    "tbody th { font-weight: 500; } td strong { font-weight: 650; }",
+    "tbody th { font-weight: 500; } .best { font-weight: 650; }",
     "th:last-child, td:last-child { padding-right: 0; }",
     ".n { text-align: right; } .none { color: var(--soft); } .wrong { color: var(--bad); font-weight: 650; }",
     "td.text { white-space: normal; min-width: 22ch; max-width: 52ch; }",
-    ".bar { width: 60px; height: 8px; margin-right: 7px; vertical-align: 1px; } .won .bar { fill: var(--ours); } .lost "
+    ".bar { width: 44px; height: 8px; margin-right: 7px; vertical-align: 1px; } .won .bar { fill: var(--ours); } .lost "
     ".bar { fill: var(--model); }",
     ".lost { color: var(--soft); }",
     "td.yes { color: var(--good); } td.no { color: var(--bad); }",

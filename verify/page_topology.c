@@ -162,8 +162,8 @@ static bool is_narrow(const struct sp_topo_link *link)
 
 static void put_box(const struct tree *tree, const struct node *node, const char *class)
 {
-    sp_put(tree->page->out, "<rect class=\"box %s\" x=\"%.0f\" y=\"%.1f\" width=\"%.0f\" height=\"%d\" rx=\"6\"/>",
-           class, left_of(tree, node), node->y - BOX / 2.0, wide(tree, node), BOX);
+    sp_put(tree->page->out, "<rect class=\"box %s\" x=\"%.1f\" y=\"%.1f\" width=\"%.0f\" height=\"%d\" rx=\"6\"/>",
+           class, left_of(tree, node) + 0.5, node->y - BOX / 2.0 + 0.5, wide(tree, node), BOX); /* on whole pixels */
 }
 
 static void begin_text(const struct tree *tree, const struct node *node, const char *class, double down)

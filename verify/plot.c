@@ -107,9 +107,10 @@ int sp_plot_file(const char *path, const struct sp_bench *bench)
 
 /* ---- a terminal ---- */
 
-/* gnuplot fills every line with blanks. */
+/* gnuplot fills every line with blanks, and feeds a page first. */
 static void put_trimmed(struct sp_out *out, const char *text)
 {
+    text += strspn(text, "\f\n");
     while (*text) {
         const size_t whole = strcspn(text, "\n");
         size_t len = whole;

@@ -50,7 +50,7 @@ static void read_row(struct sp_lines_point *out, const struct sp_bench_group *gr
 }
 
 /* What was saved may have been written by anybody: nothing that an axis cannot show. */
-static double sane(double us)
+double sp_sane_us(double us)
 {
     return us >= 1e-3 && us <= 1e9 ? us : 0;
 }
@@ -62,9 +62,9 @@ static void measure(struct sp_lines *out)
     for (size_t i = 0; i < out->count; i++) {
         struct sp_lines_point *point = &out->point[i];
 
-        point->stock = sane(point->stock);
+        point->stock = sp_sane_us(point->stock);
         for (int line = 0; line < SP_LINES; line++)
-            point->us[line] = sane(point->us[line]);
+            point->us[line] = sp_sane_us(point->us[line]);
         apart = apart || point->us[SP_LINE_HOST] > point->us[SP_LINE_OURS];
         for (int line = 0; line < SP_LINES; line++) {
             const double us = point->us[line];
@@ -117,13 +117,12 @@ const char *sp_size_label(char *out, double bytes)
     return out;
 }
 
-size_t sp_ticks_sizes(double out[SP_TICKS], double least, double most)
+size_t sp_ticks_sizes(double out[SP_TICKS], double least, double most, int about)
 {
     const int from = (int)ceil(log2(least)), to = (int)floor(log2(most));
-    const int step = (to - from) / 8 + 1;
+    const int step = (to - from) / about + 1;
     size_t count = 0;
 
-    /* Multiples of the step, so that one more size at an end does not move all of them. */
     for (int power = from; power <= to && count < SP_TICKS; power++)
         if ((power - from) % step == 0)
             out[count++] = exp2(power);

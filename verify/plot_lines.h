@@ -32,6 +32,9 @@ struct sp_lines {
     char nccl[SP_BENCH_NAME + 8]; /* "NCCL 2.28.9" */
 };
 
+/* The same, or 0 for what no axis can show. */
+double sp_sane_us(double us);
+
 void sp_lines_of(struct sp_lines *out, const struct sp_bench_group *group);
 const char *sp_lines_name(const struct sp_lines *lines, enum sp_line line);
 
@@ -40,9 +43,9 @@ enum { SP_SIZE_LABEL = 16, SP_TICKS = 16 };
 /* "2 KiB", "42 KiB", "1.5 MiB", "100 B". out: SP_SIZE_LABEL bytes. */
 const char *sp_size_label(char *out, double bytes);
 
-/* Round values of an axis that rises by factors, at most SP_TICKS. Of sizes: powers of two; of times: 1, 2, 5, 10 …
- * that lie within; their number. */
-size_t sp_ticks_sizes(double out[SP_TICKS], double least, double most);
+/* Round values within an axis that rises by factors, and their number. Of sizes: powers of two, not many more than
+ * `about`, which is at most SP_TICKS / 2; of times: 1, 2, 5, 10 … */
+size_t sp_ticks_sizes(double out[SP_TICKS], double least, double most, int about);
 size_t sp_ticks_times(double out[SP_TICKS], double least, double most);
 
 #endif

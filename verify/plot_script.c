@@ -6,7 +6,18 @@
 #include <string.h>
 
 /* Pixels. */
-enum { WIDTH = 960, HEAD = 78, TIMES = 380, RATIOS = 190, LEFT = 78, RIGHT = 24, FOOT = 58, GAP = 18, AXIS = 22 };
+enum {
+    WIDTH = 960,
+    HEAD = 78,
+    TIMES = 380,
+    RATIOS = 190,
+    LEFT = 78,
+    RIGHT = 24,
+    FOOT = 58,
+    GAP = 18,
+    AXIS = 22,
+    LABEL = 11 /* characters of a size and the gap behind it */
+};
 enum { SIZES_LEAST = 4, GROUP = HEAD + TIMES + RATIOS };
 
 /* Colours that stay apart for colour-blind eyes and on paper, where the dashes do. */
@@ -52,11 +63,11 @@ static void put_data(struct sp_out *out, const struct sp_lines *lines, size_t nu
 
 /* ---- axes ---- */
 
-static void put_size_axis(struct sp_out *out, const struct sp_lines *lines, bool names)
+static void put_size_axis(struct sp_out *out, const struct sp_lines *lines, bool names, int about)
 {
     const double first = lines->point[0].bytes, last = lines->point[lines->count - 1].bytes;
     double tick[SP_TICKS];
-    const size_t count = sp_ticks_sizes(tick, first, last);
+    const size_t count = sp_ticks_sizes(tick, first, last, about);
     char text[SP_SIZE_LABEL];
 
     sp_put(out, "set logscale x\nset xrange [%.6g:%.6g]\nset xtics (", first / 1.3, last * 1.3);
@@ -208,12 +219,12 @@ static void put_group(struct sp_out *out, const struct sp_bench *bench, size_t n
     put_data(out, &lines, number);
     put_titles(out, bench, &bench->group[number], place);
     put_panel(out, place, HEAD, HEAD + TIMES - GAP);
-    put_size_axis(out, &lines, false);
+    put_size_axis(out, &lines, false, 8);
     put_time_axis(out, &lines);
     put_times(out, &lines, number);
     sp_put(out, "unset label\n");
     put_panel(out, place, HEAD + TIMES, GROUP - FOOT);
-    put_size_axis(out, &lines, true);
+    put_size_axis(out, &lines, true, 8);
     put_ratios(out, &lines, number);
 }
 
@@ -260,7 +271,7 @@ void sp_script_text(struct sp_out *out, const struct sp_bench_group *group, unsi
     sp_lines_of(&lines, group);
     sp_put(out, "set terminal dumb nofeed mono noenhanced size %u,%u\nset datafile missing '-'\n", columns, rows);
     put_data(out, &lines, 0);
-    put_size_axis(out, &lines, true);
+    put_size_axis(out, &lines, true, columns < 8 * LABEL ? (int)columns / LABEL : 8);
     put_time_axis(out, &lines);
     sp_put(out, "set key left top reverse Left\nset title 'all-reduce of %zu GPUs, microseconds in a step'\nplot ",
            group->world);
