@@ -59,6 +59,27 @@ static struct counts count_states(const struct sp_plan *plan)
     return counts;
 }
 
+/* Proved: is it measured, and does it pay? */
+static int say_profile(struct sp_report *report, const struct sp_facts *facts, struct sp_subject *subject)
+{
+    const struct sp_profile_now *profile = &facts->profile;
+    const char *flag = facts->flag.value, *bench = sp_subject_next(subject, "bench");
+
+    if (flag[0] && strcmp(flag, "1") != 0)
+        return sp_report_say(report, NULL, "proved, but the flag is %s", flag);
+    if (flag[0] && !profile->fresh)
+        return sp_report_say(report, bench, "enabled, but not measured as it is now: start values choose");
+    if (!profile->fresh)
+        return sp_report_say(report, bench, "proved, not measured: SGLang behaves as stock");
+    if (!profile->wins)
+        return sp_report_say(report, NULL, "proved, but nothing is faster here than what SGLang does by itself");
+    if (!flag[0])
+        return sp_report_say(report, sp_subject_next(subject, "enable"),
+                             "proved, not enabled: SGLang behaves as stock");
+    report->attention = false;
+    return sp_report_say(report, NULL, "enabled: nothing to do");
+}
+
 /* Patched as it should be: what stands between that and a server that uses it. */
 static int say_proof(struct sp_report *report, const struct sp_facts *facts, struct sp_subject *subject)
 {
@@ -72,12 +93,7 @@ static int say_proof(struct sp_report *report, const struct sp_facts *facts, str
         return sp_report_say(report, sp_subject_next(subject, "verify"), "built, the verdict is stale");
     if (json_array_size(verdict->reasons) > 0)
         return sp_report_say(report, sp_subject_next(subject, "verify"), "built, no verdict that enables anything");
-    if (facts->flag.value[0] == '\0')
-        return sp_report_say(report, sp_subject_next(subject, "enable"),
-                             "proved, not enabled: SGLang behaves as stock");
-    report->attention = strcmp(facts->flag.value, "1") != 0;
-    return sp_report_say(report, NULL, report->attention ? "proved, but the flag is %s" : "enabled: nothing to do",
-                         facts->flag.value);
+    return say_profile(report, facts, subject);
 }
 
 /* Every file is pristine, applied or applied-old. */
@@ -197,6 +213,23 @@ static int verdict_rows(struct sp_table *table, const struct sp_verdict_now *ver
     return rc;
 }
 
+/* Which sizes are ours, or why the profile does not count. */
+static int profile_row(struct sp_table *table, const struct sp_profile_now *profile)
+{
+    char *summary = profile->present ? sp_profile_summary(profile->content) : NULL;
+    int rc;
+
+    if (!profile->present)
+        rc = row(table, "profile", "none for this machine");
+    else
+        rc = summary ? joined_row(table, "profile", profile->fresh ? "fresh" : "stale", summary)
+                     : sp_err(SP_ECANNOT, "out of memory");
+    if (rc == SP_OK && profile->present && profile->reason)
+        rc = row(table, "", profile->reason);
+    free(summary);
+    return rc;
+}
+
 static int state_rows(struct sp_table *table, const struct sp_report *report, const struct sp_plan *plan,
                       const struct sp_facts *facts)
 {
@@ -209,6 +242,8 @@ static int state_rows(struct sp_table *table, const struct sp_report *report, co
                         facts->extension.present ? sha256 : NULL);
     if (rc == SP_OK)
         rc = verdict_rows(table, &facts->verdict);
+    if (rc == SP_OK)
+        rc = profile_row(table, &facts->profile);
     if (rc == SP_OK)
         rc = facts->flag.value[0] ? joined_row(table, "flag", facts->flag.value, facts->flag.source)
                                   : row(table, "flag", "unset");

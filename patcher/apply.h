@@ -51,6 +51,9 @@ int sp_plan_patched(struct sp_buf *out, const struct sp_plan_file *file, const s
 /* Recover all directories of an install; outcome as sp_txn_recover(). */
 int sp_recover(const char **outcome, const struct sp_install *install);
 
+/* SP_EINTERRUPTED, with the command that mends it, for this install however it was named, as the hint. */
+int sp_recover_hint(const struct sp_install *install);
+
 /* SP_EINTERRUPTED, with the command to run, when a journal is pending in this install. */
 int sp_pending_check(const struct sp_install *install);
 

@@ -59,6 +59,9 @@ void sp_plan_free(struct sp_plan *plan);
  * or one that is refused) or SP_EDRIFT, with the message. */
 int sp_plan_check(const struct sp_plan *plan, const struct sp_install *install);
 
+/* The path that git knows a file of a checkout by: a set's paths start at the checkout, or at its python/. */
+int sp_plan_git_path(char **out, const struct sp_install *install, const struct sp_plan_file *file);
+
 /* Was this file's set asked for? */
 bool sp_plan_asked(const struct sp_plan *plan, const struct sp_plan_file *file);
 

@@ -32,6 +32,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "patches")]
 
 import real  # noqa: E402
 import schema  # noqa: E402
+import source  # noqa: E402
 
 VERSION = "0.5.23"
 HELPERS = HERE / "bin"
@@ -41,7 +42,8 @@ DATA = pathlib.Path(real.CLI).resolve().parent.parent / "share" / "sgl-pcie"
 @functools.lru_cache(maxsize=None)
 def post_ids():
     """Every blob id that a patch gives, and the name of its file."""
-    return {text["post"]: os.path.basename(text["path"]) for text in real.SET["texts"]}
+    kernel = json.loads((source.PATCHES / "manifest.json").read_text())["sets"]["sgl-kernel"]
+    return {text["post"]: os.path.basename(text["path"]) for text in real.SET["texts"] + kernel["texts"]}
 
 
 def hide_ids(text):

@@ -14,10 +14,12 @@ visible file is still whole, old or new, and `recover` must bring the tree to ol
 are kept, and recover is itself killed at every write on each of them (and its calls fail on every tenth), until no new
 kind of tree turns up.
 
-Two programs are known: txn_prog (the transaction by itself) and the real command line on an install.
+Three programs are known: txn_prog (the transaction by itself), the real command line on an install, and on a source
+checkout with both of its patch sets, whose files lie above and below the folder that is patched otherwise.
 
     faults.py txn BUILD/bin/txn_prog
     faults.py cli BUILD/bin/sgl-pcie [SITE_PACKAGES] [--recover-trees N]
+    faults.py source BUILD/bin/sgl-pcie [--recover-trees N]
 
 Without SITE_PACKAGES the newest released SGLang wheel that the patch set knows is used, of it only what the patches touch
 and what an install is known by (tests/patches/real.py): sglang/srt/distributed/ and the dist-info folder.
@@ -94,6 +96,29 @@ class Cli:
 
     def pending(self, tree):
         out = run([self.program, "status", "--site", tree, "--json"])
+        return json.loads(out.stdout)["pending"]
+
+
+class Source:
+    """sgl-pcie --source on a checkout, both sets at once."""
+
+    def __init__(self, program, work):
+        sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "patches"))
+        os.environ["SGL_PCIE"] = program
+        import source
+
+        self.program, self.source = program, source
+        os.environ["SGL_PCIE_DATA"] = str(source.data(os.path.join(work, "data")))
+
+    def make_old(self, tree):
+        self.source.make(tree, repository=False)
+
+    def argv(self, command, tree):
+        extra = {"apply": ["--while-running", "--set", "sglang", "--set", "sgl-kernel"], "revert": ["--while-running"]}
+        return [self.program, command, "--source", tree] + extra.get(command, [])
+
+    def pending(self, tree):
+        out = run([self.program, "status", "--source", tree, "--json"])
         return json.loads(out.stdout)["pending"]
 
 
@@ -412,7 +437,7 @@ def explore_both(search, program, work, recover_trees):
 
 def parse_args():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("program", choices=["txn", "cli"])
+    parser.add_argument("program", choices=["txn", "cli", "source"])
     parser.add_argument("binary")
     parser.add_argument("site", nargs="?", help="with cli: a site-packages folder with SGLang, of which copies are made")
     parser.add_argument("--kinds", default=",".join(KINDS))
@@ -438,6 +463,8 @@ def main():
     with tempfile.TemporaryDirectory(prefix="sgl-pcie-faults-") as work:
         if args.program == "txn":
             program = Txn(binary)
+        elif args.program == "source":
+            program = Source(binary, work)
         else:
             program = Cli(binary, os.path.abspath(args.site) if args.site else released_site(work))
         search = Search(args.jobs, args.kinds.split(","), work)

@@ -181,9 +181,9 @@ class Refused(Case):
     def test_a_change_of_the_users(self):
         self.make()
         self.file.write_bytes(source.text().replace(b"512 * 1024", b"128 * 1024"))
-        self.refuse(4, "drifted", "git -C", "restore")
+        self.refuse(4, "drifted", "git -C", "restore", "HEAD has")
         source.git(self.checkout, "add", "-A")
-        self.refuse(4, "drifted", "git -C", "restore")
+        self.refuse(4, "drifted", "git -C", "restore", "HEAD has")
         self.file.write_bytes(source.text())
         self.refuse(4, "drifted", "has a staged change")
 

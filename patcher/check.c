@@ -1,0 +1,133 @@
+/* May a plan be carried out? If not, why, and what to do about it. */
+#include "base/err.h"
+#include "base/shell.h"
+#include "patcher/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A file that carries our patch, but belongs to another release. */
+static const struct sp_plan_file *stray_file(const struct sp_plan *plan, const struct sp_patchset *set,
+                                             const struct sp_release *release)
+{
+    const struct sp_plan_file *stray = NULL;
+
+    for (size_t i = 0; i < plan->file_count && stray == NULL; i++) {
+        bool listed = plan->files[i].set != set;
+
+        for (size_t j = 0; j < release->file_count && !listed; j++)
+            listed = strcmp(release->files[j].path, plan->files[i].path) == 0;
+        if (!listed)
+            stray = &plan->files[i];
+    }
+    return stray;
+}
+
+/* The first file of a set that is not as it should be, or NULL; *count of them. */
+static const struct sp_plan_file *first_bad(const struct sp_plan *plan, const struct sp_patchset *set, size_t *count)
+{
+    const struct sp_plan_file *first = NULL;
+
+    *count = 0;
+    for (size_t i = 0; i < plan->file_count; i++) {
+        const struct sp_plan_file *file = &plan->files[i];
+
+        if (file->set != set || file->state <= SP_APPLIED_OLD)
+            continue;
+        *count += 1;
+        if (first == NULL)
+            first = file;
+    }
+    return first;
+}
+
+static const char *version_of(const struct sp_install *install)
+{
+    return install->sglang ? install->sglang : "of unknown version";
+}
+
+static int no_patch(const struct sp_plan_file *bad, const struct sp_patchset *set, const struct sp_install *install)
+{
+    if (!set->checkout)
+        sp_err(SP_ENOPATCH, "no patch for sglang %s in '%s': no release that we know has these files",
+               version_of(install), install->root);
+    else if (bad == NULL)
+        sp_err(SP_ENOPATCH, "nothing to patch for the set '%s' in '%s': the checkout has none of its files", set->name,
+               install->checkout);
+    else
+        sp_err(SP_ENOPATCH, "no patch for '%s' in '%s': no release that we know has its text, of blob id %s", bad->path,
+               install->checkout, bad->oid.hex);
+    return sp_err_hint(SP_ENOPATCH, "sgl-pcie list, for the releases that are known");
+}
+
+/* The command that brings a file of a checkout back. */
+static int hint_restore(const struct sp_plan_file *bad, const struct sp_install *install)
+{
+    char checkout[SP_QUOTED_MAX], quoted[SP_QUOTED_MAX], *path = NULL;
+    int rc = sp_plan_git_path(&path, install, bad);
+
+    if (rc == 0)
+        rc = sp_err_hint(SP_EDRIFT, "git -C %s restore --staged --worktree %s, to undo the change; then again",
+                         sp_shell_quote(checkout, install->checkout), sp_shell_quote(quoted, path));
+    free(path);
+    return rc;
+}
+
+/* Why a file of a git checkout is not as it should be. */
+static const char *change_of(const struct sp_plan_file *bad)
+{
+    if (bad->dirty != NULL)
+        return bad->dirty;
+    return bad->state == SP_MISSING ? "is missing, and HEAD has it" : "is not what HEAD has";
+}
+
+static int drifted(const struct sp_plan_file *bad, size_t count, const struct sp_release *meant,
+                   const struct sp_install *install)
+{
+    const char *version = install->sglang ? install->sglang : meant->version;
+    const char *where = bad->set->checkout ? install->checkout : install->root;
+
+    if (bad->dirty != NULL || bad->head.hex[0] != '\0') {
+        sp_err(SP_EDRIFT, "'%s' in '%s' %s: that change is yours, not to be mixed with the patch", bad->path, where,
+               change_of(bad));
+        return hint_restore(bad, install);
+    }
+    sp_err(SP_EDRIFT,
+           "%zu file%s of sglang %s in '%s' differ%s from every text of that release that we know, first '%s'", count,
+           count == 1 ? "" : "s", version, where, count == 1 ? "s" : "", bad->path);
+    return sp_err_hint(SP_EDRIFT, "pip install --force-reinstall --no-deps sglang==%s, then again", version);
+}
+
+static int stray(const struct sp_plan_file *file, const struct sp_release *release, const struct sp_install *install)
+{
+    sp_err(SP_EDRIFT, "'%s' in '%s' carries the patch of another release than %s", file->path,
+           file->set->checkout ? install->checkout : install->root, release->version);
+    return sp_err_hint(SP_EDRIFT, "sgl-pcie revert, then reinstall this sglang and apply again");
+}
+
+static int check_set(const struct sp_plan *plan, size_t index, const struct sp_install *install)
+{
+    const struct sp_patchset *set = plan->set[index];
+    const struct sp_release *release = plan->release[index], *meant = plan->meant[index];
+    size_t count;
+    const struct sp_plan_file *bad = first_bad(plan, set, &count);
+
+    if (release != NULL && release->refuse != NULL)
+        return sp_err(SP_ENOPATCH, "sglang %s in '%s' is not patched: %s", release->version, install->root,
+                      release->refuse);
+    if (release != NULL && stray_file(plan, set, release) != NULL)
+        return stray(stray_file(plan, set, release), release, install);
+    if (meant == NULL)
+        return no_patch(bad, set, install);
+    return bad == NULL ? 0 : drifted(bad, count, meant, install);
+}
+
+int sp_plan_check(const struct sp_plan *plan, const struct sp_install *install)
+{
+    int rc = 0;
+
+    for (size_t i = 0; i < plan->set_count && rc == 0; i++)
+        if (plan->asked[i])
+            rc = check_set(plan, i, install);
+    return rc;
+}
