@@ -38,8 +38,11 @@ static int choose_archs(struct job *job)
         rc = sp_gpus_find(&probe->gpus, true);
     if (rc == 0)
         rc = sp_archs_choose(&here, NULL, &known, &probe->gpus, &probe->tools);
-    if (rc < 0)
-        return sp_err_wrap(rc, "nothing to probe on");
+    if (rc < 0) {
+        sp_err_wrap(rc, "nothing to probe on");
+        return sp_err_hint(rc, "run it on the machine whose GPUs SGLang is to use; to build without one, leave out "
+                               "--probe and name its GPUs with --arch");
+    }
     return sp_archs_choose(&probe->archs, job->options->archs, &known, &probe->gpus, &probe->tools);
 }
 

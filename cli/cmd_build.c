@@ -44,7 +44,9 @@ static const struct sp_option options[] = {
     {.name = "world",
      .value = "N",
      .help = "with --probe: 2, 4, 6 or 8 ranks (default: as many as there are GPUs for)"},
-    {.name = "bytes", .value = "N", .help = "with --probe: the message that is timed (default: 43008, 42 KiB)"},
+    {.name = "bytes",
+     .value = "N",
+     .help = "with --probe: size of the message that is timed, as 65536 or 64K (default: 42K)"},
     {.name = "virtual", .help = "with --probe: ranks share GPUs, in one process, even where each could have its own"},
     {.name = NULL},
 };
@@ -239,7 +241,7 @@ static void show_warnings(const struct sp_report *report, const struct sp_build 
 static int say(struct sp_report *report, struct sp_subject *subject, const struct sp_build *build,
                const struct sp_build_options *how)
 {
-    const char *next = how->upstream ? NULL : sp_subject_next(subject, "status");
+    const char *next = sp_subject_next(subject, how->upstream ? "build --upstream --probe" : "status");
     char archs[SP_ARCH_TEXT];
     const size_t count = build->outputs.count;
     const char *plural = count == 1 ? "" : "s";
@@ -306,30 +308,35 @@ static int check_options(const struct sp_args *args)
     return rc;
 }
 
-static int read_number(unsigned long long *out, const struct sp_args *args, const char *name, unsigned long long least,
-                       unsigned long long most)
+/* "4", "43008", "42K", "1M" */
+static int read_number(size_t *out, const struct sp_args *args, const char *name, size_t least, size_t most)
 {
     const char *text = sp_args_value(args, name);
-    char *end;
+    char *end = NULL;
+    unsigned long long number = text ? strtoull(text, &end, 10) : 0;
 
-    *out = text ? strtoull(text, &end, 10) : 0;
-    if (text && (text[strspn(text, "0123456789")] != '\0' || *text == '\0' || *out < least || *out > most))
-        return sp_err(SP_EUSAGE, "--%s should be a number from %llu to %llu, not '%s'", name, least, most, text);
+    if (text && *end != '\0' && number < (1ULL << 40)) {
+        number <<= *end == 'K' ? 10 : *end == 'M' ? 20 : 0;
+        end += *end == 'K' || *end == 'M';
+    }
+    *out = (size_t)number;
+    if (text && (strspn(text, "0123456789") == 0 || *end != '\0' || number < least || number > most))
+        return sp_err(SP_EUSAGE, "--%s should be a number from %zu to %zu, not '%s'", name, least, most, text);
     return SP_OK;
 }
 
 static int read_probe_options(struct sp_probe_options *out, const struct sp_args *args)
 {
-    unsigned long long world = 0, bytes = 0;
+    size_t world = 0, bytes = 0;
     int rc = read_number(&world, args, "world", 2, 8);
 
     if (rc == SP_OK && world % 2 != 0)
-        rc = sp_err(SP_EUSAGE, "SGLang's all-reduce is for 2, 4, 6 or 8 ranks, not %llu", world);
+        rc = sp_err(SP_EUSAGE, "SGLang's all-reduce is for 2, 4, 6 or 8 ranks, not %zu", world);
     if (rc == SP_OK)
         rc = read_number(&bytes, args, "bytes", 16, 256 << 20);
     *out = (struct sp_probe_options){.archs = sp_args_value(args, "arch"),
                                      .world = (unsigned)world,
-                                     .bytes = (size_t)bytes,
+                                     .bytes = bytes,
                                      .virtual_ranks = sp_args_has(args, "virtual")};
     return rc;
 }

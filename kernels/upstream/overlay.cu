@@ -6,10 +6,11 @@
  */
 #include "overlay.h"
 
+#include "shim/utils.h"
+
 #include "custom_all_reduce.cuh"
 
 #include <dlfcn.h>
-#include <memory>
 
 /* The texts differ in their namespace; both are searched, and one has the class. */
 namespace vllm {
