@@ -147,7 +147,7 @@ static int read_options(struct wanted *out, const struct sp_args *args)
         rc = read_steps(out, args);
     out->default_count = out->bytes_count;
     add_step_sizes(out);
-    if (rc == SP_OK && out->plot && strcmp(out->plot, "-") != 0)
+    if (rc == SP_OK && out->plot)
         rc = sp_plot_check(out->plot);
     return rc;
 }
@@ -161,7 +161,7 @@ static int draw(const struct sp_report *report, const struct sp_bench *bench)
 
     for (size_t i = 0; report->text && i < bench->group_count && rc == SP_OK; i++) {
         sp_buf_free(&text);
-        rc = sp_plot_text(&text, &bench->group[i], 100);
+        rc = sp_plot_text(&text, &bench->group[i], sp_plot_columns());
         if (rc == SP_OK)
             (void)printf("%s\n", text.data);
     }

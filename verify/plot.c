@@ -8,9 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
-enum { SECONDS = 20, PICTURE_MAX = 16 << 20, ROWS = 24, COLUMNS_LEAST = 48, COLUMNS_MOST = 160 };
+enum { SECONDS = 20, PICTURE_MAX = 16 << 20, ROWS = 24, COLUMNS = 80, COLUMNS_LEAST = 48, COLUMNS_MOST = 160 };
 
 /* ---- gnuplot ---- */
 
@@ -66,7 +67,7 @@ static int format_of(enum sp_plot_format *out, const char *path)
 int sp_plot_check(const char *path)
 {
     enum sp_plot_format format;
-    int rc = format_of(&format, path);
+    int rc = strcmp(path, "-") == 0 ? SP_OK : format_of(&format, path);
 
     return rc == SP_OK ? find_gnuplot() : rc;
 }
@@ -106,6 +107,13 @@ int sp_plot_file(const char *path, const struct sp_bench *bench)
 }
 
 /* ---- a terminal ---- */
+
+unsigned sp_plot_columns(void)
+{
+    struct winsize size;
+
+    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : COLUMNS;
+}
 
 /* gnuplot fills every line with blanks, and feeds a page first. */
 static void put_trimmed(struct sp_out *out, const char *text)

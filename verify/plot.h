@@ -14,13 +14,18 @@
 
 #include "verify/bench.h"
 
-/* Can a plot be written to this file? SP_EUSAGE: it ends neither in .svg nor in .png; SP_ECANNOT: no gnuplot. */
+/* Can a plot be written to this file, or shown, for "-"? SP_EUSAGE: it ends neither in .svg nor in .png; SP_ECANNOT: no
+ * gnuplot. */
 int sp_plot_check(const char *path);
 
 /* All groups, one below the other. SP_EFAIL where nothing was measured. */
 int sp_plot_file(const char *path, const struct sp_bench *bench);
 
-/* One group as characters, `columns` wide. SP_ECANNOT without gnuplot. */
+/* One group as characters, `columns` wide; what is too small or too large for that is as near as it can be. SP_ECANNOT
+ * without gnuplot. */
 int sp_plot_text(struct sp_buf *out, const struct sp_bench_group *group, unsigned columns);
+
+/* As wide as standard output, if that is a terminal; else 80. */
+unsigned sp_plot_columns(void);
 
 #endif

@@ -7,7 +7,7 @@ import unittest
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
-from common import PLOT_TOOL, Case, measured, needs, run
+from common import CLI, PLOT_TOOL, Case, measured, needs, run
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -82,6 +82,38 @@ class Drawn(Plot):
             self.assertEqual(sizes[1::2], [unit for unit in sizes[1::2] if unit in ("KiB", "MiB")])
             self.assertGreater(len(sizes), 4)
             self.assertNotIn("\f", done.stdout)
+
+
+class Command(Plot):
+    def bench(self, *words, env=None):
+        (self.folder / "bench.json").write_text(json.dumps(measured()))
+        return run(CLI, "bench", "--from", self.folder / "bench.json", *words, env=env)
+
+    def test_bench_draws_what_was_measured_before(self):
+        for name in ("a.svg", "a.png"):
+            done = self.bench("--plot", self.folder / name)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertGreater((self.folder / name).stat().st_size, 10000)
+        done = self.bench("--plot", "-")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        drawn = [line for line in done.stdout.splitlines() if line.endswith("|")]
+        self.assertGreater(len(drawn), 10)
+        self.assertLessEqual(max(map(len, drawn)), 80)  # no terminal
+
+    def test_a_terminal_is_filled(self):
+        done = run("script", "-qec", f"stty cols 140; {CLI} bench --from {self.folder}/bench.json --plot -", "/dev/null",
+                   env={"TERM": "xterm"}) if self.bench().returncode == 0 else None  # fmt: skip
+        self.assertEqual(done.returncode, 0, done.stdout)
+        drawn = [line.rstrip("\r") for line in done.stdout.split("\n") if line.rstrip("\r").endswith("|")]
+        self.assertTrue(120 < max(map(len, drawn)) <= 140, max(map(len, drawn)))
+
+    def test_a_wrong_ending_or_no_gnuplot_is_said_first(self):
+        self.assertEqual(self.bench("--plot", "x.pdf").returncode, 2)
+        for where in ("-", self.folder / "x.svg"):
+            done = self.bench("--plot", where, env={"PATH": str(self.folder)})
+            self.assertEqual(done.returncode, 5)
+            self.assertIn("apt install gnuplot-nox", done.stderr)
+            self.assertEqual(done.stdout, "")
 
 
 class Refused(Plot):
