@@ -13,7 +13,10 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { ANSWER_MAX = 1 << 20, METADATA_MAX = 4 << 20, PROBE_SECONDS = 20, MAX_CANDIDATES = 3 };
+enum { ANSWER_MAX = 1 << 20, METADATA_MAX = 4 << 20, PROBE_SECONDS = 20 };
+
+/* Interpreters that nobody named: of the environment that is active, and of PATH. */
+enum { FROM_VENV, FROM_CONDA, FROM_PATH, MAX_CANDIDATES };
 
 /* `site` has done its work as for a server: user site, .pth files, finders of editable installs. PYTHONPATH has no say
  * (-E), nor has the current folder: its entry goes before anything is imported. find_spec() of a top-level name imports
@@ -451,6 +454,10 @@ static int from_environment(struct sp_install **out)
             count++;
         else
             sp_install_free(found[count]);
+        if (rc < 0 && i == FROM_PATH && count > 0) { /* an environment that has one is what is meant */
+            sp_err_clear();
+            rc = 0;
+        }
         if (rc < 0)
             break;
     }

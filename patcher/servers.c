@@ -117,6 +117,17 @@ static int is_sglang_module(const char *name)
     return strcmp(name, "sglang") == 0 || starts_with(name, "sglang.");
 }
 
+/* The module of "-m NAME", "-mNAME" and "-umNAME"; "" for another word. */
+static const char *module_of(const struct command *command, const char *word)
+{
+    const char *letter = word + (*word == '-');
+
+    letter += strspn(letter, "bBdEiIOPqsSuvx"); /* switches, which may stand before it in one word */
+    if (*word != '-' || *letter != 'm')
+        return "";
+    return letter[1] != '\0' ? letter + 1 : next_argument(command, word);
+}
+
 /* "python -m sglang.x", "[python] /venv/bin/sglang serve", and the titles that SGLang gives its workers:
  * "sglang::scheduler". Arguments are looked at one by one, and only those of an interpreter: a shell whose script
  * starts a server later, an editor and a grep name SGLang too. */
@@ -129,7 +140,7 @@ static int names_sglang(const struct command *command)
     if (starts_with(slash ? slash + 1 : program, "python")) {
         found = found || is_sglang_program(second);
         for (const char *word = second; word < end && !found; word = next_argument(command, word))
-            found = strcmp(word, "-m") == 0 && is_sglang_module(next_argument(command, word));
+            found = is_sglang_module(module_of(command, word));
     }
     return found;
 }

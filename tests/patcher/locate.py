@@ -107,6 +107,7 @@ class Servers(Case):
 
     def test_servers_block(self):
         for words in ([self.python, "-m", "sglang.launch_server"], [self.python, "-u", "-X", "dev", "-m", "sglang", "serve"],
+                      [self.python, "-msglang.launch_server"], [self.python, "-Bum", "sglang.launch_server"],
                       [self.script, "serve"], [self.python, self.script, "serve"]):
             process = self.running(*words)
             answer = tool("apply", "--python", self.python, want=5)
@@ -247,6 +248,19 @@ class Answers(Case):
         message = self.refused("echo 'Traceback (most recent call last):\n  File \"x\", line 1\nImportError: no luck' >&2; exit 3")
         self.assertIn("status 3: ImportError: no luck", message)
         self.assertNotIn("Traceback", message)
+
+    def test_a_broken_one_on_the_path(self):
+        """It matters only when no environment is active that has an SGLang."""
+        python, site = self.venv()
+        wheels.unpack(VERSION, site)
+        env = {"PATH": f"{self.fake('exit 3').parent}:{os.environ['PATH']}", "VIRTUAL_ENV": "", "CONDA_PREFIX": ""}
+        self.assertIn("status 3", tool("status", env=env, want=5)["message"])
+        env["VIRTUAL_ENV"] = str(python.parents[1])
+        self.assertEqual(tool("status", env=env)["install"]["root"], str(site))
+        python.unlink()
+        python.write_text("#!/bin/sh\nexit 4\n")
+        python.chmod(0o755)
+        self.assertIn("status 4", tool("status", env=env, want=5)["message"])
 
     def test_a_program_that_is_no_python(self):
         self.assertIn("no usable answer", self.refused("echo '{}'"))
