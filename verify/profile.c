@@ -134,14 +134,13 @@ static int say_window(struct sp_buf *out, uint64_t above, uint64_t to, bool firs
     return sp_buf_printf(out, "%sabove %s to %s", first ? "" : " and ", sp_size_text(from, sizeof from, above), until);
 }
 
-/* The sizes of a table that are ours; neighbours are joined. */
-static int say_table(struct sp_buf *out, const json_t *table)
+/* Neighbours are joined. */
+int sp_profile_windows(struct sp_buf *out, const json_t *table)
 {
     const json_t *entries = json_object_get(table, "entries");
     uint64_t above = 0, before = 0;
     bool open = false, any = false;
-    int rc = sp_buf_printf(out, "%s%lld GPUs: ", out->len ? "; " : "",
-                           (long long)json_integer_value(json_object_get(table, "world")));
+    int rc = SP_OK;
 
     for (size_t i = 0; i <= json_array_size(entries) && rc == SP_OK; i++) {
         const json_t *entry = json_array_get(entries, i);
@@ -158,6 +157,14 @@ static int say_table(struct sp_buf *out, const json_t *table)
         before = (uint64_t)json_integer_value(json_object_get(entry, "max_bytes"));
     }
     return rc == SP_OK && !any ? sp_buf_printf(out, "nothing") : rc;
+}
+
+static int say_table(struct sp_buf *out, const json_t *table)
+{
+    int rc = sp_buf_printf(out, "%s%lld GPUs: ", out->len ? "; " : "",
+                           (long long)json_integer_value(json_object_get(table, "world")));
+
+    return rc == SP_OK ? sp_profile_windows(out, table) : rc;
 }
 
 char *sp_profile_summary(const json_t *profile)

@@ -29,6 +29,9 @@ bool sp_profile_wins(const json_t *profile);
  * "nothing is faster here" where none is. For the caller to free; NULL: no memory. Pure. */
 char *sp_profile_summary(const json_t *profile);
 
+/* The same of one table: "to 1 MiB", "nothing". */
+int sp_profile_windows(struct sp_buf *out, const json_t *table);
+
 struct sp_profile_now {
     bool present, fresh; /* a file that counts; bound to what is so now */
     bool wins;

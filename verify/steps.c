@@ -85,21 +85,24 @@ static int say_parts(struct sp_buf *out, const struct sp_step *step)
     return rc;
 }
 
-/* Where stock takes over: after the last size that is ours. */
+/* Which sizes are ours, and where stock takes over: after the last of them. */
 static int say_break_even(struct sp_buf *out, const struct sp_bench_group *group)
 {
     size_t end = group->row_count;
-    char last[32], next[32];
+    char next[32];
+    int rc;
 
     while (end > 0 && group->row[end - 1].chosen < 0)
         end--;
     if (end == 0)
         return sp_buf_printf(out, "stock is as fast at every size that was measured");
-    (void)sp_size_text(last, sizeof last, group->row[end - 1].bytes);
-    if (end == group->row_count)
-        return sp_buf_printf(out, "ours pays up to the largest size that was measured, %s", last);
-    (void)sp_size_text(next, sizeof next, group->row[end].bytes);
-    return sp_buf_printf(out, "ours pays up to %s, the break-even lies below %s", last, next);
+    rc = sp_buf_printf(out, "ours pays ");
+    if (rc == SP_OK)
+        rc = sp_profile_windows(out, json_array_get(group->tables, 0));
+    if (rc == SP_OK && end == group->row_count)
+        return sp_buf_printf(out, ", the largest size that was measured");
+    (void)sp_size_text(next, sizeof next, group->row[end < group->row_count ? end : 0].bytes);
+    return rc == SP_OK ? sp_buf_printf(out, ", the break-even lies below %s", next) : rc;
 }
 
 int sp_step_say(struct sp_buf *out, const struct sp_bench_group *group, const struct sp_step *step)

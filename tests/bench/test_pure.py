@@ -215,8 +215,10 @@ class Shown(unittest.TestCase):
 
     def test_break_even(self):
         small, large = row(4096, 10.0, ours("host-one-shot", 5.0)), row(16384, 9.0, ours("host-one-shot", 10.0))
-        self.assertIn("ours pays up to 4 KiB, the break-even lies below 16 KiB.", self.shown(bench(small, large), "--step", "1x4K"))
-        self.assertIn("the largest size that was measured, 4 KiB.", self.shown(bench(small), "--step", "1x4K"))
+        self.assertIn("ours pays to 4 KiB, the break-even lies below 16 KiB.", self.shown(bench(small, large), "--step", "1x4K"))
+        hole = bench(small, large, row(65536, 90.0, ours("host-one-shot", 50.0)))
+        self.assertIn("ours pays to 4 KiB and above 16 KiB to 64 KiB, the largest size", self.shown(hole, "--step", "1x4K"))
+        self.assertIn("ours pays to 4 KiB, the largest size that was measured.", self.shown(bench(small), "--step", "1x4K"))
         told = self.shown(bench(large), "--step", "1x16K")
         self.assertIn("0.01 ms with stock, and stock stays: nothing is saved; stock is as fast at every size", told)
 
