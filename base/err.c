@@ -1,7 +1,9 @@
 #include "base/err.h"
+#include "base/clean.h"
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -28,6 +30,7 @@ int sp_err(int code, const char *fmt, ...)
     va_start(args, fmt);
     (void)vsnprintf(message, sizeof message, fmt, args);
     va_end(args);
+    (void)sp_clean(message, true);
     hint[0] = '\0';
     return code;
 }
@@ -40,6 +43,7 @@ int sp_err_sys(int code, const char *fmt, ...)
     va_start(args, fmt);
     (void)vsnprintf(message, sizeof message, fmt, args);
     va_end(args);
+    (void)sp_clean(message, true);
     append(": ");
     append(reason);
     hint[0] = '\0';
@@ -55,6 +59,7 @@ int sp_err_wrap(int code, const char *fmt, ...)
     va_start(args, fmt);
     (void)vsnprintf(message, sizeof message, fmt, args);
     va_end(args);
+    (void)sp_clean(message, true);
     append(": ");
     append(cause);
     return code;
@@ -67,6 +72,7 @@ int sp_err_hint(int code, const char *fmt, ...)
     va_start(args, fmt);
     (void)vsnprintf(hint, sizeof hint, fmt, args);
     va_end(args);
+    (void)sp_clean(hint, true);
     return code;
 }
 

@@ -2,12 +2,15 @@
 
 #include "base/err.h"
 #include "base/json.h"
+#include "base/shell.h"
 #include "base/txn.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -353,15 +356,28 @@ static enum sp_journal_state state_of_name(const char *name)
     return strcmp(name, NEW_NAME) == 0 ? SP_JOURNAL_LEFTOVER : SP_JOURNAL_NONE;
 }
 
-static int two_journals(enum sp_journal_state a, enum sp_journal_state b)
+/* What to do first, then recover of this very directory: a hint that is pasted must not find another install. */
+static int hint_recover(int rc, int root, const char *first)
+{
+    char link[32], path[PATH_MAX], quoted[SP_QUOTED_MAX];
+    ssize_t len;
+
+    (void)snprintf(link, sizeof link, "/proc/self/fd/%d", root);
+    len = readlink(link, path, sizeof path - 1);
+    path[len > 0 ? len : 0] = '\0';
+    return sp_err_hint(rc, "%s, then: sgl-pcie recover%s%s", first, len > 0 ? " --site " : "",
+                       len > 0 ? sp_shell_quote(quoted, path) : "");
+}
+
+static int two_journals(int root, enum sp_journal_state a, enum sp_journal_state b)
 {
     sp_err(SP_EINTERRUPTED,
            "'" SP_STATE_DIR "/%s' and '" SP_STATE_DIR "/%s' are both there, which this tool never does", state_names[a],
            state_names[b]);
-    return sp_err_hint(SP_EINTERRUPTED, "move the one away that was copied there, then run sgl-pcie recover");
+    return hint_recover(SP_EINTERRUPTED, root, "move the one away that was copied there");
 }
 
-static int scan(enum sp_journal_state *state, DIR *dir)
+static int scan(enum sp_journal_state *state, DIR *dir, int root)
 {
     struct dirent *entry;
 
@@ -370,7 +386,7 @@ static int scan(enum sp_journal_state *state, DIR *dir)
         enum sp_journal_state seen = state_of_name(entry->d_name);
 
         if (seen > SP_JOURNAL_LEFTOVER && *state > SP_JOURNAL_LEFTOVER)
-            return two_journals(*state, seen);
+            return two_journals(root, *state, seen);
         if (seen > *state)
             *state = seen;
     }
@@ -396,7 +412,7 @@ int sp_journal_find(enum sp_journal_state *state, int root)
         close(fd);
         return sp_err_sys(SP_ECANNOT, "cannot read '" SP_STATE_DIR "'");
     }
-    rc = scan(state, dir);
+    rc = scan(state, dir, root);
     closedir(dir);
     return rc;
 }
@@ -417,7 +433,7 @@ static int explain_odd(int rc, int root, const char *path)
     if (fstatat(root, path, &st, AT_SYMLINK_NOFOLLOW) < 0 || S_ISREG(st.st_mode))
         return rc;
     rc = sp_err(SP_EINTERRUPTED, "'%s' is not a regular file, and was not made by this tool", path);
-    return sp_err_hint(rc, "move it out of " SP_STATE_DIR ", then run sgl-pcie recover");
+    return hint_recover(rc, root, "move it out of " SP_STATE_DIR);
 }
 
 int sp_journal_read(struct sp_journal *out, int root, enum sp_journal_state state)

@@ -1,5 +1,6 @@
 #include "base/table.h"
 
+#include "base/clean.h"
 #include "base/err.h"
 
 #include <stdint.h>
@@ -57,6 +58,7 @@ int sp_table_row(struct sp_table *table, const char *const *cells)
                 free(grown[used + i]);
             return sp_err(SP_ECANNOT, "out of memory");
         }
+        (void)sp_clean(grown[used + i], false);
     }
     table->rows++;
     return SP_OK;

@@ -1,4 +1,5 @@
 #include "cli/report.h"
+#include "base/clean.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -188,6 +189,8 @@ int sp_report_say(struct sp_report *report, const char *next, const char *fmt, .
     if (vasprintf(&report->message, fmt, args) < 0)
         report->message = NULL;
     va_end(args);
+    if (report->message)
+        (void)sp_clean(report->message, true);
     keep(&report->next, next);
     return SP_OK;
 }

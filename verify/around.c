@@ -73,7 +73,9 @@ bool sp_argv_is_server(char *const *argv)
     for (size_t i = 0; argv && argv[i]; i++) {
         const char *name = strrchr(argv[i], '/') ? strrchr(argv[i], '/') + 1 : argv[i];
 
-        if (strcmp(argv[i], "sglang.launch_server") == 0 || strcmp(argv[i], "sglang.bench_one_batch") == 0)
+        const char *module = strncmp(argv[i], "-m", 2) == 0 ? argv[i] + 2 : argv[i]; /* "-msglang.x" is one word */
+
+        if (strcmp(module, "sglang.launch_server") == 0 || strcmp(module, "sglang.bench_one_batch") == 0)
             return true;
         if (strcmp(name, "sglang") == 0 && argv[i + 1] && strcmp(argv[i + 1], "serve") == 0)
             return true;

@@ -56,6 +56,7 @@ int sp_exam_servers(struct sp_findings *findings, const struct sp_patient *patie
 
 int sp_exam_access(struct sp_findings *findings, const struct sp_patient *patient);
 int sp_exam_plugins(struct sp_findings *findings, const struct sp_patient *patient);
+int sp_exam_leftovers(struct sp_findings *findings, const struct sp_patient *patient);
 int sp_exam_bytecode(struct sp_findings *findings, const struct sp_patient *patient);
 int sp_exam_uv(struct sp_findings *findings, const struct sp_patient *patient);
 

@@ -2,7 +2,10 @@
  * An install: may we write to it, and does Python really run what is in its files?
  */
 #include "base/err.h"
+#include "base/shell.h"
+#include "base/txn.h"
 #include "patcher/access.h"
+#include "patcher/apply.h"
 #include "verify/doctor.h"
 #include "verify/pseudo.h"
 
@@ -175,6 +178,68 @@ int sp_exam_bytecode(struct sp_findings *findings, const struct sp_patient *pati
 
         if (file->state == SP_APPLIED || file->state == SP_APPLIED_OLD)
             rc = judge_file(findings, patient->install, file->path);
+    }
+    return rc;
+}
+
+/* ---- side files ---- */
+
+/* Files that a write keeps beside its targets belong to its journal; without one nobody clears them away. */
+static int judge_sides(struct sp_findings *findings, const char *folder)
+{
+    static const char *const ends[] = {"new", "old"};
+    char pattern[PATH_MAX + NAME_SIZE], quoted[SP_QUOTED_MAX], remedy[SP_QUOTED_MAX + NAME_SIZE];
+    size_t count = 0;
+
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        glob_t hits = {0};
+
+        (void)snprintf(pattern, sizeof pattern, "%s/" SP_STATE_DIR "-*-*.%s", folder, ends[i]);
+        if (glob(pattern, 0, NULL, &hits) == 0)
+            count += hits.gl_pathc;
+        globfree(&hits);
+    }
+    if (count == 0)
+        return SP_OK;
+    (void)snprintf(remedy, sizeof remedy, "(cd %s && rm " SP_STATE_DIR "-*-*.new " SP_STATE_DIR "-*-*.old)",
+                   sp_shell_quote(quoted, folder));
+    return sp_finding_add(findings, "leftovers.side-files", SP_WARN, remedy,
+                          "%zu file%s of an interrupted write lie in '%s', and its journal is gone", count,
+                          count == 1 ? "" : "s", folder);
+}
+
+/* Is this file the first of its folder? */
+static bool new_folder(const struct sp_plan *plan, size_t at, size_t len)
+{
+    bool first = true;
+
+    for (size_t i = 0; i < at && first; i++)
+        first = strncmp(plan->files[i].path, plan->files[at].path, len) != 0 || strchr(plan->files[i].path + len, '/');
+    return first;
+}
+
+int sp_exam_leftovers(struct sp_findings *findings, const struct sp_patient *patient)
+{
+    const struct sp_install *install = patient->install;
+    char folder[PATH_MAX];
+    int rc = SP_OK;
+
+    if (sp_pending_check(install) < 0) { /* recover knows what to do with them */
+        sp_err_clear();
+        return SP_OK;
+    }
+    for (size_t i = 0; patient->plan && i < patient->plan->file_count && rc == SP_OK; i++) {
+        const char *path = patient->plan->files[i].path, *slash = strrchr(path, '/');
+        const size_t len = slash ? (size_t)(slash + 1 - path) : 0;
+
+        if (!new_folder(patient->plan, i, len))
+            continue;
+        (void)snprintf(folder, sizeof folder, "%s/%.*s", install->root, (int)(len ? len - 1 : 0), path);
+        rc = judge_sides(findings, folder);
+    }
+    if (rc == SP_OK) {
+        (void)snprintf(folder, sizeof folder, "%s/sgl_pcie", install->site);
+        rc = judge_sides(findings, folder);
     }
     return rc;
 }

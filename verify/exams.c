@@ -82,6 +82,7 @@ const struct sp_exam sp_exams[] = {
     {"access", SP_WARN, "this user may write to the install", needs_install, sp_exam_access},
     {"plugins", SP_WARN, "plugins of SGLang that replace what the patch hooks", needs_install, sp_exam_plugins},
     {"bytecode", SP_BAD, "no bytecode hides a patched file", needs_install, sp_exam_bytecode},
+    {"leftovers", SP_WARN, "no side files of a write whose journal is gone", needs_install, sp_exam_leftovers},
     {"uv-cache", SP_WARN, "uv's cache holds SGLang as released", needs_install, sp_exam_uv},
     {NULL, SP_INFO, NULL, NULL, NULL},
 };

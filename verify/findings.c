@@ -1,4 +1,5 @@
 #include "verify/findings.h"
+#include "base/clean.h"
 #include "base/err.h"
 
 #include <stdarg.h>
@@ -38,6 +39,7 @@ int sp_finding_add(struct sp_findings *findings, const char *id, enum sp_level_o
     va_end(args);
     if (len < 0)
         return sp_err(SP_ECANNOT, "out of memory");
+    (void)sp_clean(finding->text, false);
     findings->count++;
     finding->remedy = remedy ? strdup(remedy) : NULL;
     return remedy && !finding->remedy ? sp_err(SP_ECANNOT, "out of memory") : SP_OK;

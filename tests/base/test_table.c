@@ -1,3 +1,4 @@
+#include "base/err.h"
 #include "base/table.h"
 
 #include <setjmp.h>
@@ -34,6 +35,25 @@ static void assert_prints(struct sp_table *table, bool aligned, sp_table_paint *
     assert_string_equal(text, expected);
     free(text);
     sp_table_free(table);
+}
+
+/* A name may hold an order to the terminal: ESC, a carriage return, a C1 character of UTF-8. */
+static void names_give_no_orders(void **state)
+{
+    static const char *const row[] = {"a\033[2Jb\r",
+                                      "\xc2\x9b"
+                                      "c\xc2\xa0",
+                                      "d\ne\x7f"};
+    struct sp_table *table;
+
+    (void)state;
+    assert_int_equal(sp_table_new(&table, 3, NULL), 0);
+    assert_int_equal(sp_table_row(table, row), 0);
+    assert_prints(table, false, NULL, "a?[2Jb?  ??c\xc2\xa0  d?e?\n");
+    (void)sp_err(SP_EFAIL, "cannot read '%s'\nat all", row[0]);
+    assert_string_equal(sp_err_message(), "cannot read 'a?[2Jb?'\nat all");
+    (void)sp_err_hint(SP_EFAIL, "rm '%s'", row[2]);
+    assert_string_equal(sp_err_hint_text(), "rm 'd\ne?'");
 }
 
 static void columns_line_up_by_characters_not_bytes(void **state)
@@ -80,6 +100,7 @@ static void an_empty_table_prints_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(names_give_no_orders),
         cmocka_unit_test(columns_line_up_by_characters_not_bytes),
         cmocka_unit_test(plain_lines_have_no_padding_nor_trailing_blanks),
         cmocka_unit_test(colour_does_not_shift_columns),

@@ -242,6 +242,7 @@ static void test_command_lines(void **state)
     char *serve[] = {(char *)(uintptr_t) "/v/bin/python", (char *)(uintptr_t) "/v/bin/sglang",
                      (char *)(uintptr_t) "serve", NULL};
     char *worker[] = {(char *)(uintptr_t) "sglang::scheduler", NULL};
+    char *together[] = {(char *)(uintptr_t) "python3", (char *)(uintptr_t) "-msglang.launch_server", NULL};
     char *other[] = {(char *)(uintptr_t) "vim", (char *)(uintptr_t) "sglang", NULL};
     char *launch[] = {
         (char *)(uintptr_t) "python3", (char *)(uintptr_t) "-m",      (char *)(uintptr_t) "sglang.launch_server",
@@ -250,6 +251,7 @@ static void test_command_lines(void **state)
     (void)state;
     assert_true(sp_argv_is_server(serve));
     assert_true(sp_argv_is_server(launch));
+    assert_true(sp_argv_is_server(together));
     assert_false(sp_argv_is_server(worker));
     assert_false(sp_argv_is_server(other));
     assert_string_equal(sp_argv_value(launch, "--tp"), "");

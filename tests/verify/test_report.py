@@ -75,6 +75,20 @@ class Doctor(Install):
         subprocess.run(finding["remedy"], shell=True, check=True)  # the remedy is a command that works
         self.assertEqual(self.doctor("bytecode"), [])
 
+    def test_side_files_whose_journal_is_gone(self):
+        folder = self.patch()[0].parent
+        self.assertEqual(self.doctor("leftovers"), [])
+        for name in (".sgl-pcie-0123456789abcdef-0.new", ".sgl-pcie-0123456789abcdef-0.old"):
+            (folder / name).write_text("x")
+        (finding,) = self.doctor("leftovers")
+        self.assertEqual((finding["id"], finding["level"]), ("leftovers.side-files", "warn"))
+        self.assertIn("2 files", finding["text"])
+        (self.site / ".sgl-pcie" / "journal.stage").write_text("{}")
+        self.assertEqual(self.doctor("leftovers"), [])  # recover's business
+        (self.site / ".sgl-pcie" / "journal.stage").unlink()
+        subprocess.run(finding["remedy"], shell=True, check=True)
+        self.assertEqual(self.doctor("leftovers"), [])
+
     def plugin(self, name, target, source):
         info = self.site / f"{name}-1.0.dist-info"
         info.mkdir()
