@@ -446,6 +446,24 @@ void sp_page_bench(struct sp_page *page)
 
 /* ---- the profile ---- */
 
+/* ", push, host": what a table needs. */
+static void put_transports(struct sp_out *out, const json_t *entries)
+{
+    static const char *const transports[] = {"push", "pull", "host"};
+    const json_t *entry;
+
+    for (size_t k = 0; k < sizeof transports / sizeof *transports; k++) {
+        bool used = false;
+        size_t i;
+
+        json_array_foreach(entries, i, entry)
+        {
+            used = used || strcmp(sp_bench_transport(SP_TEXT(entry, "algorithm")), transports[k]) == 0;
+        }
+        sp_put(out, "%s%s", used ? ", " : "", used ? transports[k] : "");
+    }
+}
+
 static void put_entries(struct sp_page *page, const json_t *table, size_t number)
 {
     const json_t *entries = SP_ITEM(table, "entries"), *entry;
@@ -456,10 +474,12 @@ static void put_entries(struct sp_page *page, const json_t *table, size_t number
 
     sp_put(out,
            "<div class=\"scroll\" role=\"region\" aria-labelledby=\"profile-%zu\" tabindex=\"0\">\n<table>\n"
-           "<caption id=\"profile-%zu\">%d GPUs</caption>\n<thead><tr><th scope=\"col\">Above</th>"
-           "<th scope=\"col\">up to</th><th scope=\"col\">Served by</th><th scope=\"col\" class=\"n\">µs</th>"
-           "<th scope=\"col\" class=\"n\">Stock µs</th></tr></thead>\n<tbody>\n",
+           "<caption id=\"profile-%zu\">%d GPUs",
            number, number, (int)json_integer_value(SP_ITEM(table, "world")));
+    put_transports(out, entries);
+    sp_put(out, "</caption>\n<thead><tr><th scope=\"col\">Above</th><th scope=\"col\">up to</th><th "
+                "scope=\"col\">Served by</th><th scope=\"col\" class=\"n\">µs</th>"
+                "<th scope=\"col\" class=\"n\">Stock µs</th></tr></thead>\n<tbody>\n");
     json_array_foreach(entries, i, entry)
     {
         const double to = json_number_value(SP_ITEM(entry, "max_bytes"));

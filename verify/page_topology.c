@@ -386,27 +386,60 @@ static void put_pairs(struct sp_page *page)
     sp_put(page->out, "</tbody>\n</table>\n</div>\n");
 }
 
-static void put_backends(struct sp_page *page)
+/* What the verdict says of a backend on any GPUs: the best of it. */
+static const char *proved(const json_t *bundle, const char *backend)
+{
+    const json_t *results = SP_ITEM(bundle, "verdict", "results"), *result;
+    const char *best = "";
+    size_t i;
+
+    json_array_foreach(results, i, result)
+    {
+        const char *is = SP_TEXT(result, "result");
+
+        if (strcmp(SP_TEXT(result, "backend"), backend) == 0 && strcmp(best, "PASS") != 0)
+            best = is;
+    }
+    return best;
+}
+
+static bool in_use(const json_t *bundle, const char *backend)
+{
+    const json_t *table = json_array_get(SP_ITEM(bundle, "profile", "content", "tables"), 0), *entry;
+    size_t i;
+
+    json_array_foreach(SP_ITEM(table, "entries"), i, entry)
+    {
+        if (strcmp(sp_bench_transport(SP_TEXT(entry, "algorithm")), backend) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* What was proved counts for more than what the topology promises. */
+static void put_backend(struct sp_page *page, const char *key, const char *backend, const char *name)
 {
     static const struct {
-        const char *key, *name;
-    } known[] = {
-        {"peer-push", "stores to a peer"}, {"peer-pull", "loads from a peer"}, {"host", "through host memory"}};
-    static const struct {
         const char *word, *kind, *text;
-    } said[] = {{"cand", "good", "may work"}, {"susp", "warn", "suspect"}, {"no", "bad", "refused"}};
+    } said[] = {{"PASS", "good", "proved"},    {"FAIL", "bad", "failed"},   {"INCONCLUSIVE", "warn", "inconclusive"},
+                {"cand", "plain", "may work"}, {"susp", "warn", "suspect"}, {"no", "bad", "refused"},
+                {NULL, "plain", "not known"}};
+    const char *verdict = proved(page->bundle, backend);
+    const char *word = verdict[0] ? verdict : SP_TEXT(page->bundle, "backends", key);
+    size_t at = 0;
 
+    while (said[at].word && strcmp(said[at].word, word) != 0)
+        at++;
+    sp_put(page->out, "<li class=\"%s\"><strong>%s</strong> %s%s</li>\n", said[at].kind, name, said[at].text,
+           in_use(page->bundle, backend) ? ", in the profile" : "");
+}
+
+static void put_backends(struct sp_page *page)
+{
     sp_put(page->out, "<ul class=\"kinds\">\n");
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-        const char *word = SP_TEXT(page->bundle, "backends", known[i].key), *kind = "plain", *text = "not known";
-
-        for (size_t k = 0; k < sizeof said / sizeof *said; k++)
-            if (strcmp(said[k].word, word) == 0) {
-                kind = said[k].kind;
-                text = said[k].text;
-            }
-        sp_put(page->out, "<li class=\"%s\"><strong>%s</strong> %s</li>\n", kind, known[i].name, text);
-    }
+    put_backend(page, "peer-push", "push", "stores to a peer");
+    put_backend(page, "peer-pull", "pull", "loads from a peer");
+    put_backend(page, "host", "host", "through host memory");
     sp_put(page->out, "</ul>\n");
 }
 

@@ -131,6 +131,18 @@ class Whole(Page):
         self.assertEqual(words(row[3]), "0x7fff7fffsgl-pcie verify --level 2")
         self.assertIn("48.2 GB/s", text)
 
+    def test_each_way_says_what_was_proved_of_it_and_whether_it_is_used(self):
+        root = self.check(self.make(whole()))
+        text = words(root)
+        self.assertIn("stores to a peer proved, in the profile", text)
+        self.assertIn("loads from a peer failed", text)
+        captions = [words(item) for item in root.iter(HTML + "caption")]
+        self.assertIn("2 GPUs, push", captions)
+        self.assertIn("2 GPUs, host", captions)
+        text = words(self.check(self.make(recorded("m4-switch-8x3090-nop2p"))))
+        self.assertIn("stores to a peer refused", text)
+        self.assertIn("through host memory may work", text)
+
     def test_steps_and_troubles_are_those_of_bench(self):
         bundle = whole()
         bundle["bench"]["steps"] = [{"sentence": "122 x 43008 on 2 GPUs: a sentence"}]
