@@ -1,6 +1,8 @@
 #include "cli/show.h"
 #include "cli/subject.h"
 
+#include <string.h>
+
 static const char *const description[] = {
     "Takes away what enable persisted, and nothing else: SGLang of this environment is stock again from its next start "
     "on, "
@@ -29,7 +31,7 @@ static const char *const fields[] = {SP_SHOW_FIELDS, NULL};
 
 static int say(struct sp_report *report, bool changed, const struct sp_flag *flag)
 {
-    if (flag->value[0])
+    if (strcmp(flag->source, "environment") == 0)
         return sp_report_say(report, NULL, "%s, but " SP_FLAG_ENV "=%s is set in this shell, and that wins",
                              changed ? "disabled" : "not enabled: nothing to do", flag->value);
     return sp_report_say(report, NULL, "%s",

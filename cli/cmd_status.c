@@ -64,16 +64,18 @@ static int say_profile(struct sp_report *report, const struct sp_facts *facts, s
 {
     const struct sp_profile_now *profile = &facts->profile;
     const char *flag = facts->flag.value, *bench = sp_subject_next(subject, "bench");
+    const bool set = strcmp(facts->flag.source, "unset") != 0; /* perhaps to nothing, which is not unset */
 
-    if (flag[0] && strcmp(flag, "1") != 0)
-        return sp_report_say(report, NULL, "proved, but the flag is %s", flag);
-    if (flag[0] && !profile->fresh)
+    if (set && strcmp(flag, "1") != 0)
+        return sp_report_say(report, NULL, "proved, but the flag is %s",
+                             flag[0] ? flag : "set to nothing, which is stock");
+    if (set && !profile->fresh)
         return sp_report_say(report, bench, "enabled, but not measured as it is now: start values choose");
     if (!profile->fresh)
         return sp_report_say(report, bench, "proved, not measured: SGLang behaves as stock");
     if (!profile->wins)
         return sp_report_say(report, NULL, "proved, but nothing is faster here than what SGLang does by itself");
-    if (!flag[0])
+    if (!set)
         return sp_report_say(report, sp_subject_next(subject, "enable"),
                              "proved, not enabled: SGLang behaves as stock");
     report->attention = false;
@@ -245,8 +247,10 @@ static int state_rows(struct sp_table *table, const struct sp_report *report, co
     if (rc == SP_OK)
         rc = profile_row(table, &facts->profile);
     if (rc == SP_OK)
-        rc = facts->flag.value[0] ? joined_row(table, "flag", facts->flag.value, facts->flag.source)
-                                  : row(table, "flag", "unset");
+        rc = strcmp(facts->flag.source, "unset") == 0
+                 ? row(table, "flag", "unset")
+                 : joined_row(table, "flag", facts->flag.value[0] ? facts->flag.value : "set to nothing",
+                              facts->flag.source);
     if (rc == SP_OK)
         rc = row(table, "journal", facts->pending < 0 ? "interrupted write" : "none");
     return rc;

@@ -93,6 +93,14 @@ class Visible(Enabled):
         told = self.cli("enable", "--site", self.site, **{FLAG: "0"})
         self.assertIn(FLAG + "=0 is set in this shell, and that wins", told)
 
+    def test_set_to_nothing_is_not_unset(self):
+        self.enable()
+        self.assertEqual(self.seen(env={FLAG: ""}), "environment")  # and nothing before it
+        text = self.cli("status", "--site", self.site, **{FLAG: ""})
+        self.assertIn("set to nothing (environment)", text)
+        self.assertIn("proved, but the flag is set to nothing, which is stock", text)
+        self.assertIn(FLAG + "= is set in this shell, and that wins", self.cli("disable", "--site", self.site, **{FLAG: ""}))
+
     def test_two_environments_do_not_mix(self):
         other = self.install("other")
         self.enable()
