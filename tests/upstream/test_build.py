@@ -111,16 +111,15 @@ class Case(unittest.TestCase):
         folder = self.folder / "driver"
         folder.mkdir()
         (folder / "nvml.c").write_text(
-            "static int gpu[] = {%s};\n" % ", ".join(map(str, [*capabilities, 0]))
-            + "int nvmlInit_v2(void) { return 0; }\nint nvmlShutdown(void) { return 0; }\n"
+            '#include "%s"\n' % (HERE.parent / "verdict/fake_nvml.c")
+            + "static int gpu[] = {%s};\n" % ", ".join(map(str, [*capabilities, 0]))
             + "int nvmlSystemGetCudaDriverVersion(int *v) { *v = 13000; return 0; }\n"
-            + "int nvmlDeviceGetCount_v2(unsigned *n) { *n = %d; return 0; }\n" % len(capabilities)
-            + "int nvmlDeviceGetHandleByIndex_v2(unsigned i, void **d) { *d = &gpu[i]; return 0; }\n"
             + "int nvmlDeviceGetCudaComputeCapability(void *d, int *a, int *b)\n"
-            + "{ *a = *(int *)d / 10; *b = *(int *)d % 10; return 0; }\n"
+            + "{ *a = gpu[(uintptr_t)d - 1] / 10; *b = gpu[(uintptr_t)d - 1] % 10; return 0; }\n"
         )
         subprocess.run(["gcc", "-shared", "-fPIC", "nvml.c", "-o", "libnvidia-ml.so.1"], cwd=folder, check=True)
-        return {"LD_LIBRARY_PATH": str(folder), "SGL_PCIE_NVCC": str(toolkit / "bin/nvcc")}
+        names = ",".join("GPU-%d" % (i + 1) for i in range(len(capabilities)))
+        return {"LD_LIBRARY_PATH": str(folder), "SGL_PCIE_NVCC": str(toolkit / "bin/nvcc"), "FAKE_GPUS": names}
 
 
 class Refused(Case):
@@ -276,6 +275,45 @@ class Probed(Case):
                 answer = self.probe(code=code, want=code, message="rank 1 says so", winner=None)
                 self.assertIn(word, answer["message"])
                 self.assertIn("rank 1 says so", answer["message"])
+
+    def bound(self, *words):
+        env = self.env | self.gpus
+        done = subprocess.run([os.environ["VERDICT_BOUND"], *words], env=env, capture_output=True, text=True, check=True)
+        return done.stdout
+
+    def verify(self):
+        """A verdict as of level 3, for push and pull on both GPUs."""
+        gpus = ["GPU-1", "GPU-2"]
+        verdict = {
+            "schema": "sgl-pcie-verdict/1",
+            "level": 3,
+            "bound": json.loads(self.bound(self.site, "")),
+            "results": [{"backend": b, "world": 2, "gpus": gpus, "result": "PASS"} for b in ("push", "pull")],
+            "pairs": [{"backend": b, "gpus": gpus, "failed": []} for b in ("push", "pull")],
+        }
+        file = self.folder / "verdict"
+        file.write_text(json.dumps(verdict))
+        return Path(self.bound("write", "verdict.json", file, self.site).strip())
+
+    def test_the_verdict_learns_of_it(self):
+        """And only what has a GPU a rank is told to it."""
+        self.tool("apply", "--site", self.site)
+        for name in ("libpar.so", "sgl-pcie-gpu"):
+            (self.site / "sgl_pcie" / name).write_text(name)
+        for code, result in ((0, "PASS"), (7, "FAIL"), (8, "FAIL")):
+            with self.subTest(code):
+                path = self.verify()
+                answer = self.probe("--site", self.site, code=code, want=code, message="so it is" if code else None)
+                self.assertEqual((answer["probe"]["verdict"], answer["probe"]["not_recorded"]), (str(path), None))
+                results = json.loads(path.read_text())["results"]
+                (found,) = [one for one in results if one["backend"] == "upstream"]
+                self.assertEqual((found["result"], found["world"], found["gpus"]), (result, 2, ["GPU-1", "GPU-2"]))
+                self.assertEqual(found["library"], answer["probe"]["library"])
+                self.assertEqual("so it is" in found.get("reason", ""), code != 0)
+                self.assertEqual(len(results), 3, "the others stay")
+        path = self.verify()
+        self.assertIsNone(self.probe("--site", self.site, mode="virtual")["probe"]["verdict"])
+        self.assertEqual(len(json.loads(path.read_text())["results"]), 2)
 
     def test_no_verdict_to_add_to(self):
         self.tool("apply", "--site", self.site)
