@@ -19,9 +19,10 @@
     "{\"path\":\"a/b.py\",\"pre\":\"" OID_A "\",\"post\":\"" OID_B "\",\"patch\":\"s/1.patch\",\"sha256\":\"" SUM "\"" \
     "}"
 #define RELEASE "{\"version\":\"1.0\",\"files\":{\"a/b.py\":\"" OID_A "\"}}"
-#define MANIFEST(text, release)                                                                                        \
-    "{\"schema\":\"sgl-pcie-patches/1\",\"sets\":{\"s\":{\"revision\":1,\"summary\":\"x\",\"texts\":[" text            \
+#define MANIFEST_OF(base, text, release)                                                                               \
+    "{\"schema\":\"sgl-pcie-patches/1\",\"sets\":{\"s\":{\"revision\":1,\"summary\":\"x\"," base "\"texts\":[" text    \
     "],\"releases\":[" release "]}}}"
+#define MANIFEST(text, release) MANIFEST_OF("", text, release)
 
 static int parse(const char *json)
 {
@@ -44,6 +45,18 @@ static void a_good_manifest_is_read(void **state)
     assert_string_equal(sp_patchset_find(sets, "s")->texts[0].patch.post.hex, OID_B);
     assert_string_equal(sets->sets[0].releases[0].files[0].pre.hex, OID_A);
     assert_null(sp_patchset_find(sets, "t"));
+    assert_false(sets->sets[0].checkout);
+    sp_patchsets_free(sets);
+}
+
+static void a_set_of_a_checkout_says_so(void **state)
+{
+    static const char json[] = MANIFEST_OF("\"base\":\"checkout\",", TEXT, RELEASE);
+    struct sp_patchsets *sets = NULL;
+
+    (void)state;
+    assert_int_equal(sp_patchsets_parse(&sets, json, sizeof json - 1, "test"), 0);
+    assert_true(sets->sets[0].checkout);
     sp_patchsets_free(sets);
 }
 
@@ -58,6 +71,8 @@ static void malformed_manifests_are_refused(void **state)
         "{\"schema\":\"sgl-pcie-patches/1\",\"sets\":{}}",
         "{\"schema\":\"sgl-pcie-patches/1\",\"sets\":{\"s\":7}}",
         "{\"schema\":\"sgl-pcie-patches/1\",\"schema\":\"sgl-pcie-patches/1\",\"sets\":{}}",
+        MANIFEST_OF("\"base\":\"site\",", TEXT, RELEASE),
+        MANIFEST_OF("\"base\":1,", TEXT, RELEASE),
         MANIFEST("7", RELEASE),
         MANIFEST(TEXT, "{\"version\":\"1.0\",\"files\":{}}"),
         MANIFEST(TEXT, "{\"files\":{\"a/b.py\":\"" OID_A "\"}}"),
@@ -134,6 +149,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_good_manifest_is_read),
+        cmocka_unit_test(a_set_of_a_checkout_says_so),
         cmocka_unit_test(malformed_manifests_are_refused),
         cmocka_unit_test(a_patch_file_with_another_hash_is_refused),
         cmocka_unit_test(flag_files),
