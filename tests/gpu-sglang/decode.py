@@ -8,6 +8,7 @@ Environment: DECODE_MODES, a comma list; each is captured anew and timed on the 
     nccl         NCCL as it comes
     nccl-no-p2p  NCCL with NCCL_P2P_DISABLE=1, from a second copy of the library, since NCCL reads that once in a process
     none         no all-reduce at all: the limit, and what the cost of one is measured against
+DECODE_KILL=N: the last rank ends itself by SIGKILL after N replays; how long until the others knew is what is measured then.
 DECODE_REPEATS (default 3), DECODE_OUT (a file for JSON lines), DECODE_NAME (of the run).
 
 Per batch size: median decode step, tokens per second, time of the graph's replay, prefill; per mode: all-reduces captured.
@@ -17,6 +18,7 @@ import ctypes
 import json
 import os
 import shutil
+import signal
 import statistics
 import tempfile
 import time
@@ -26,6 +28,8 @@ import torch
 from sglang.srt.distributed import parallel_state
 
 BACKEND = "SGLANG_PCIE_AR_BACKEND"
+KILL = int(os.environ.get("DECODE_KILL", "0"))
+KILLED = os.environ.get("DECODE_OUT", "/dev/null") + ".killed"
 STARTED = time.time()
 REPEATS = int(os.environ.get("DECODE_REPEATS", "3"))
 
@@ -38,6 +42,8 @@ class AllReduce:
         inner = parallel_state.GroupCoordinator.all_reduce
 
         def all_reduce(group, x):
+            if torch.compiler.is_compiling():
+                return inner(group, x)
             if group.world_size > 1 and torch.cuda.is_current_stream_capturing():
                 size = x.numel() * x.element_size()
                 self.captured[size] = self.captured.get(size, 0) + 1
@@ -50,7 +56,7 @@ class Replays:
     """CUDA events around each replay of a graph."""
 
     def __init__(self):
-        self.events, self.on = [], False
+        self.events, self.on, self.left = [], False, -1
         inner = torch.cuda.CUDAGraph.replay
 
         def replay(graph):
@@ -61,6 +67,11 @@ class Replays:
             inner(graph)
             end.record()
             self.events.append((begin, end))
+            self.left -= 1
+            if self.left == 0:
+                with open(KILLED, "w") as file:
+                    file.write(repr(time.time()))
+                os.kill(os.getpid(), signal.SIGKILL)
 
         torch.cuda.CUDAGraph.replay = replay
 
@@ -166,6 +177,19 @@ def measure(runner, arguments, mode, rank, emit):
             )
 
 
+def survive(runner, arguments, mode, rank, ranks, emit):
+    """One rank dies in the middle of a decode: what the others get instead of a token."""
+    REPLAYS.on, REPLAYS.left = True, KILL if rank == ranks - 1 else -1
+    try:
+        run_once(runner, arguments, arguments.batch_size[0], mode, rank, 4 * KILL)
+        emit(survived="nothing was noticed", replays=len(REPLAYS.events))
+    except Exception as error:
+        with open(KILLED) as file:
+            after = time.time() - float(file.read())
+        emit(killed="rank %d" % (ranks - 1), raised_after_s=round(after, 2), replays=len(REPLAYS.events), error=repr(error)[:200])
+    os._exit(0)  # the context is lost
+
+
 def latency_test(server_args, port_args, arguments, gpu_id, rank):
     for name in ("initialize_moe_config", "initialize_fp8_gemm_config", "initialize_fp4_gemm_config"):
         if hasattr(bench, name):
@@ -200,6 +224,8 @@ def latency_test(server_args, port_args, arguments, gpu_id, rank):
         emit(mode=mode, captured=captured, communicator=type(found).__name__, at_s=round(time.time() - STARTED, 1))
         if number == 0:  # prefill kernels, allocator, clocks
             run_once(runner, arguments, arguments.batch_size[-1], mode, rank, 32)
+        if KILL:
+            survive(runner, arguments, mode, rank, server_args.tp_size, emit)
         measure(runner, arguments, mode, rank, emit)
     emit(done=round(time.time() - STARTED, 1))
     if server_args.tp_size > 1:

@@ -10,6 +10,7 @@ torch.compile with fullgraph. Prints one JSON object; exit code 1 if anything fa
 """
 
 import argparse
+import faulthandler
 import importlib.abc
 import importlib.machinery
 import inspect
@@ -164,6 +165,7 @@ class Rank:
         self.version = getattr(sglang, "__version__", "?")
         start_distributed(self.parallel_state, options.world, rank, options.port)
         self.group = make_group(self.parallel_state, options.world, rank)
+        self.parallel_state._TP = self.group  # SGLang's own custom all-reduce of some releases asks which rank it is
         self.set_server_args()
         self.ca = self.group.ca_comm
         self.ours = type(self.ca).__module__ == "sgl_pcie.communicator"
@@ -354,6 +356,7 @@ def worker(rank, options, queue):
         os.environ[FLAG] = options.flag
     if options.backend:
         os.environ[BACKEND] = options.backend
+    faulthandler.dump_traceback_later(options.timeout - 5)
     try:
         out = Rank(options, rank).result(lines)
     except Exception:
