@@ -5,6 +5,7 @@
 Environment: DECODE_MODES, a comma list; each is captured anew and timed on the same weights:
     host, peer   our transports. The one that SGLANG_PCIE_AR_BACKEND names is what SGLang set up, the other is made beside it
     v1           SGLang's own custom all-reduce
+    upstream     the same on libupstream.so, which SGLang set up where SGLANG_PCIE_AR_BACKEND names it
     nccl         NCCL as it comes
     nccl-no-p2p  NCCL with NCCL_P2P_DISABLE=1, from a second copy of the library, since NCCL reads that once in a process
     none         no all-reduce at all: the limit, and what the cost of one is measured against
@@ -20,6 +21,7 @@ import os
 import shutil
 import signal
 import statistics
+import sys
 import tempfile
 import time
 
@@ -100,9 +102,13 @@ class Arms:
             if os.environ.get(BACKEND) == mode:
                 return set_up, nccl
             return another_transport(self.group, mode), nccl
+        if mode == "upstream" and os.environ.get(BACKEND) == mode:
+            return set_up, nccl
         if mode == "v1":
             from sglang.srt.distributed.device_communicators.custom_all_reduce import CustomAllreduce
 
+            if "sgl_pcie.upstream" in sys.modules:
+                sys.modules["sgl_pcie.upstream"]._setup.library = None  # the kernel package's from here on
             return CustomAllreduce(self.group.cpu_group, self.group.device), nccl
         return None, second_nccl(self.group) if mode == "nccl-no-p2p" else nccl
 

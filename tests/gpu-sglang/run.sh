@@ -10,6 +10,7 @@
 #   piecewise     decode.py: host transport with SGLang's piecewise CUDA graphs on
 #   killed        decode.py: the last rank is killed while it decodes; outside the server, where nothing but the all-reduce ties the ranks together
 #   stock         `python -m sgl_pcie.stock`: SGLang's own custom all-reduce by itself
+#   upstream      upstream.py and decode.py: SGLang's own on libupstream.so (`sgl-pcie build --upstream` into PACK/site) beside the kernel package's
 #   server        server.py: launch_server under load ($SECONDS_OF_LOAD, default 300), against NCCL, and with a rank killed
 #
 # $GROUPS_ONLY: names of groups, the others are left out. $TP: ranks of decode and server; default four, or as many as there are GPUs.
@@ -82,8 +83,9 @@ finish() {
 groups_of() {
     local world=$1 site=0.5.11 unproved="nothing was proved"
     waiting=() started=()
-    # 0.5.23's own custom all-reduce is compiled at first use.
+    # What 0.5.23 has itself, V2, is compiled at first use; without it, V1.
     GROUPS_LIMIT=${GROUPS_LIMIT:-200} group 0.5.23 "$world" 29611 0.5.23 --expect ours --log "$unproved"
+    SGLANG_OPT_USE_CUSTOM_ALL_REDUCE_V2=0 group 0.5.23-v1 "$world" 29616 0.5.23 --expect ours --log "$unproved"
     group 0.5.11 "$world" 29601 0.5.11 --expect ours --log "$unproved"
     group 0.5.9 "$world" 29621 0.5.9 --expect ours --log "$unproved"
     group 0.5.5 "$world" 29631 0.5.5 --expect ours --log "$unproved"
@@ -104,7 +106,7 @@ groups_of() {
 decode() {
     local name=$1 modes=$2 limit=$3 log=$out/decode-$1.log
     shift 3
-    SGLANG_FORCE_CUSTOM_AR_PCIE=unsafe SGLANG_PCIE_AR_BACKEND=host DECODE_NAME=$name DECODE_MODES=$modes DECODE_OUT=$out/decode.jsonl \
+    SGLANG_FORCE_CUSTOM_AR_PCIE=unsafe SGLANG_PCIE_AR_BACKEND=${BACKEND:-host} DECODE_NAME=$name DECODE_MODES=$modes DECODE_OUT=$out/decode.jsonl \
         limited "$limit" "$log" python3 "$here/decode.py" \
         --model-path "$pack/model" --load-format dummy --tp "$tp" --dtype bfloat16 --attention-backend triton \
         --sampling-backend pytorch --disable-flashinfer-autotune --enforce-disable-flashinfer-allreduce-fusion \
@@ -123,7 +125,7 @@ for step in "$@"; do
         [ "$gpus" -lt 4 ] || groups_of 4
         ;;
     decode) decode decode host,peer,v1,none,nccl,nccl-no-p2p "${DECODE_LIMIT:-240}" --disable-piecewise-cuda-graph ;;
-    piecewise) DECODE_REPEATS=1 decode piecewise host "${PIECEWISE_LIMIT:-120}" --piecewise-cuda-graph-tokens 64 256 1024 4096 ;;
+    piecewise) DECODE_REPEATS=2 decode piecewise host "${PIECEWISE_LIMIT:-120}" --piecewise-cuda-graph-tokens 64 256 1024 4096 ;;
     killed)
         rm -f "$out/decode.jsonl.killed"
         DECODE_KILL=40 decode killed host 100 --disable-piecewise-cuda-graph
@@ -133,6 +135,11 @@ for step in "$@"; do
     stock)
         limited 70 "$out/stock-v1.log" sh -c "python3 -m sgl_pcie.stock --world 2 --budget 15 --limit 60 >$out/stock-v1.jsonl"
         tail -n 2 "$out/stock-v1.log" | cut -c1-300
+        ;;
+    upstream)
+        limited 100 "$out/upstream.log" python3 "$here/upstream.py" --site "$pack/site" --world 2 --timeout 90 --out "$out/upstream.jsonl"
+        grep -h -o '"times": .*' "$out/upstream.log" | cut -c1-1500
+        BACKEND=upstream decode upstream upstream,v1 "${DECODE_LIMIT:-240}" --disable-piecewise-cuda-graph
         ;;
     server)
         limited "${SERVER_LIMIT:-$((${SECONDS_OF_LOAD:-300} + 250))}" "$out/server.log" python3 "$here/server.py" --pack "$pack" --tp "$tp" \
