@@ -208,7 +208,7 @@ static void put_ratio(struct sp_out *out, double ratio, double most, bool served
 
 static void put_row(struct sp_out *out, const struct sp_bench_group *group, const struct sp_bench_row *row, double most)
 {
-    const struct sp_bench_ours *ours = row->fastest < 0 ? NULL : &row->ours[row->fastest];
+    const struct sp_bench_ours *ours = sp_lines_ours(row);
     const double us = ours ? ours->us.step : 0, stock = sp_bench_stock_us(row);
     char size[SP_SIZE_LABEL];
 
@@ -240,7 +240,7 @@ static void put_table(struct sp_page *page, const struct sp_bench_group *group, 
            "<caption id=\"table-%zu\">Microseconds per call in a step, ",
            number, number);
     sp_put_html(page->out, group->type);
-    sp_put(page->out, ", fastest of ours</caption>\n");
+    sp_put(page->out, "</caption>\n");
     put_heads(page->out, group);
     sp_put(page->out, "<tbody>\n");
     for (size_t i = 0; i < group->row_count; i++)

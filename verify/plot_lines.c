@@ -34,16 +34,23 @@ static void read_rivals(struct sp_lines_point *out, const struct sp_bench_group 
     out->stock = sp_bench_stock_us(row);
 }
 
+const struct sp_bench_ours *sp_lines_ours(const struct sp_bench_row *row)
+{
+    const int at = row->chosen >= 0 ? row->chosen : row->fastest;
+
+    return at < 0 ? NULL : &row->ours[at];
+}
+
 static void read_row(struct sp_lines_point *out, const struct sp_bench_group *group, const struct sp_bench_row *row)
 {
-    const struct sp_bench_ours *fastest = row->fastest < 0 ? NULL : &row->ours[row->fastest];
+    const struct sp_bench_ours *ours = sp_lines_ours(row);
 
     memset(out, 0, sizeof *out);
     out->bytes = (double)row->bytes;
     out->served = row->chosen >= 0;
-    if (fastest) {
-        out->us[SP_LINE_OURS] = fastest->us.step;
-        out->us[SP_LINE_MODEL] = fastest->model;
+    if (ours) {
+        out->us[SP_LINE_OURS] = ours->us.step;
+        out->us[SP_LINE_MODEL] = ours->model;
         out->us[SP_LINE_HOST] = fastest_through(row, "host");
     }
     read_rivals(out, group, row);

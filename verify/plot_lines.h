@@ -12,7 +12,7 @@ enum sp_line {
     SP_LINE_NCCL_NO_P2P, /* NCCL through host memory */
     SP_LINE_NCCL,
     SP_LINE_HOST, /* the fastest of ours through host memory, where another transport is faster */
-    SP_LINE_OURS, /* the fastest of ours */
+    SP_LINE_OURS, /* what serves it; the fastest of ours where stock does */
     SP_LINES
 };
 
@@ -34,6 +34,9 @@ struct sp_lines {
 
 /* The same, or 0 for what no axis can show. */
 double sp_sane_us(double us);
+
+/* What is shown as ours at a size: what serves it, else the fastest that is right. NULL: nothing. */
+const struct sp_bench_ours *sp_lines_ours(const struct sp_bench_row *row);
 
 void sp_lines_of(struct sp_lines *out, const struct sp_bench_group *group);
 const char *sp_lines_name(const struct sp_lines *lines, enum sp_line line);

@@ -28,6 +28,12 @@ def words(element):
     return " ".join("".join(element.itertext()).split())
 
 
+def ours(row):
+    """The time that is shown as ours: of what serves the size, or of the fastest where that is stock."""
+    wanted = row["fastest"] if row["chosen"] == "stock" else row["chosen"]
+    return next(item["step_us"] for item in row["ours"] if item["algorithm"] == wanted)
+
+
 class Page(Case):
     def check(self, text):
         """What holds for every page."""
@@ -85,12 +91,11 @@ class Whole(Page):
         root = self.check(self.make(whole()))
         tables = {words(table.find(HTML + "caption")): table for table in root.iter(HTML + "table")}
         for group in bench["groups"]:
-            table = tables[f"Microseconds per call in a step, {group['type']}, fastest of ours"]
+            table = tables[f"Microseconds per call in a step, {group['type']}"]
             rows = table.findall(f"{HTML}tbody/{HTML}tr")
             self.assertEqual(len(rows), len(group["rows"]))
             for row, line in zip(group["rows"], rows):
-                fastest = next(item for item in row["ours"] if item["algorithm"] == row["fastest"])
-                us = fastest["step_us"]
+                us = ours(row)
                 self.assertEqual(words(line[1]), f"{us:.2f}" if us < 100 else f"{us:.1f}" if us < 1000 else f"{us:.0f}")
                 self.assertIn(row["chosen"], words(line))
                 stock = next(item["step_us"] for item in row["rivals"] if item["name"] == row["stock"])
@@ -102,7 +107,7 @@ class Whole(Page):
         (chart,) = [svg for svg in root.iter(SVG + "svg") if svg.get("class") == "chart"]
         titles = [words(title) for title in chart.iter(SVG + "title")]
         for row in group["rows"]:
-            us = min(item["step_us"] for item in row["ours"] if item["step_us"] > 0)
+            us = ours(row)
             self.assertTrue([title for title in titles if title.startswith("sgl-pcie,") and title.endswith(f"{us:.4g} µs")])
         for line in ("sgl-pcie", "NCCL 2.28.9", "NCCL without P2P", "model: what the links allow"):
             self.assertIn(line, [words(item) for item in chart.iter(SVG + "text")])
