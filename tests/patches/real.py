@@ -3,7 +3,7 @@
 `site()` unpacks of a wheel only what the patches touch and an install is known by: sglang/srt/distributed/,
 sglang/__init__.py, sglang/version.py and the dist-info folder. `whole=True` unpacks all of it.
 
-Run as a program it downloads the wheels of every release that the manifest names.
+Run as a program it downloads the wheels of every release that the manifest names, and what source.py needs.
 """
 
 import hashlib
@@ -117,4 +117,6 @@ def ask(*args, **more):
 
 
 if __name__ == "__main__":
-    print("%d wheels in %s" % (len(wheels.fetch(RELEASES)), wheels.cache()))
+    import source
+
+    print("%s, and %d wheels in %s" % (wheels.sdist(*source.SDIST).name, len(wheels.fetch(RELEASES)), wheels.cache()))
