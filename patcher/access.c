@@ -20,9 +20,9 @@ int sp_access_check(int dirfd, const char *shown, const char *path)
         sp_err_sys(SP_ECANNOT, "cannot write in '%s/%s'", shown, folder);
         return sp_err_hint(SP_ECANNOT,
                            "in a container image: a build step 'RUN sgl-pcie apply'; elsewhere: a writable copy "
-                           "of the environment, named with --python or --site");
+                           "of the environment, named with --python, --site or --source");
     }
     sp_err_sys(SP_ECANNOT, "cannot write in '%s/%s'", shown, folder);
     return sp_err_hint(SP_ECANNOT, "run as the owner of this environment, or make a writable copy and name it with "
-                                   "--python or --site");
+                                   "--python, --site or --source");
 }

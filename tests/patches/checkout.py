@@ -138,18 +138,35 @@ class Applied(Case):
         self.assertEqual((self.blob(), self.everything()[1]), (source.PRE, staged))
 
     def test_git_formats(self):
-        """A sparse checkout, a work tree of another repository, and one before its first commit."""
-        self.make()
-        source.git(self.checkout, "sparse-checkout", "set", "--cone", "sgl-kernel", "python")
-        self.tool("apply", *ONE)
-        self.tool("revert")
-        main, self.checkout = self.checkout, self.folder / "tree"
-        source.git(main, "worktree", "add", "-q", str(self.checkout))
-        self.file = self.checkout / self.path
-        self.tool("apply", *ONE)
-        self.assertEqual(self.blob(), self.post)
-        self.file.write_bytes(source.text() + b"// mine\n")
-        self.assertEqual(self.states()["sgl-kernel"], {"drifted"})
+        """What people have beside a plain clone. Where libgit2 cannot read it, bytes decide alone."""
+        main = self.make()
+        source.git(main, "config", "uploadpack.allowFilter", "true")
+        clone = ("clone", "-q", "file://%s" % main)
+        for name, want, *commands in (
+            ("shallow", "drifted", (*clone, "--depth", "1")),
+            ("partial", "drifted", (*clone, "--filter=blob:none")),
+            ("linked", "drifted", ("worktree", "add", "-q", "--detach")),
+            ("sparse", "drifted", clone, ("sparse-checkout", "set", "--cone", "--sparse-index", "sgl-kernel", "python")),
+            ("split", "drifted", clone, ("update-index", "--split-index")),
+            ("version 4", "drifted", clone, ("update-index", "--index-version", "4")),
+            ("no commit", "unknown", ("init", "-q"), ("fetch", "-q", str(main)), ("read-tree", "FETCH_HEAD")),
+            ("sha256", "unknown", ("init", "-q", "--object-format=sha256")),
+        ):
+            with self.subTest(name):
+                self.checkout = self.folder / name
+                self.file = self.checkout / self.path
+                source.git(main, *commands[0], str(self.checkout))
+                for command in commands[1:]:
+                    source.git(self.checkout, *command)
+                if not self.file.exists():
+                    source.make(self.checkout, repository=False)
+                before = self.everything()
+                self.tool("apply", *BOTH)
+                self.assertEqual((self.blob(), self.everything()[1]), (self.post, before[1]))
+                self.tool("revert")
+                self.assertEqual(self.everything(), before)
+                self.file.write_bytes(source.text() + b"// mine\n")
+                self.assertEqual(self.states()["sgl-kernel"], {want})
 
     @unittest.skipUnless(os.geteuid() == 0, "only root can give a checkout to somebody else")
     def test_a_checkout_of_another_user(self):

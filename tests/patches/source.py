@@ -59,7 +59,7 @@ def git(checkout, *args):
 def make(checkout, path=OLD, repository=True):
     """The newest release's sglang/ below python/, and the text at path, committed."""
     checkout = Path(checkout)
-    (checkout / "python").mkdir(parents=True)
+    (checkout / "python").mkdir(parents=True, exist_ok=True)
     real.site(real.NEWEST, checkout / "python")
     for info in (checkout / "python").glob("*.dist-info"):
         shutil.rmtree(info)
