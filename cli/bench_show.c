@@ -233,36 +233,57 @@ int sp_show_bench(const struct sp_report *report, const struct sp_bench *bench)
 
 /* ---- steps ---- */
 
-static int step_row(struct sp_table *table, const struct sp_bench_group *group, const struct sp_step *step)
+/* Where a step is looked at: a table of a group. */
+struct place {
+    const struct sp_bench_group *group;
+    size_t table;
+};
+
+enum { PLACES = 64 };
+
+static size_t places_of(struct place out[PLACES], const struct sp_bench *bench)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < bench->group_count; i++)
+        for (size_t k = 0; sp_bench_decides(bench, i) && k < sp_step_tables(&bench->group[i]) && count < PLACES; k++)
+            out[count++] = (struct place){&bench->group[i], k};
+    return count;
+}
+
+static const char *remark(const struct sp_saving *is)
+{
+    return !is->known ? "not measured up to there" : !is->served ? "stock stays" : is->measured ? "" : "between sizes";
+}
+
+static int step_row(struct sp_table *table, const struct place *at, const struct sp_step *step)
 {
     struct cells cells = {.count = 0};
+    char backends[SP_BENCH_NAME];
     struct sp_saving is;
 
-    sp_step_cost(&is, group, step);
+    sp_step_cost(&is, at->group, at->table, step);
     add(&cells, "%s", step->name);
-    add(&cells, "%zu", group->world);
+    add(&cells, "%zu", at->group->world);
+    add(&cells, "%s", sp_step_backends(backends, at->group, at->table));
     add(&cells, "%llu x %llu%s", (unsigned long long)step->times[0], (unsigned long long)step->bytes[0],
         step->count == 1 ? "" : ", ...");
     add_number(&cells, is.known, 2, is.stock_ms);
     add_number(&cells, is.known, 2, is.ours_ms);
     add_number(&cells, is.known, 2, is.stock_ms - is.ours_ms);
-    add(&cells, "%s",
-        !is.known     ? "not measured up to there"
-        : !is.served  ? "stock"
-        : is.measured ? ""
-                      : "between sizes");
+    add(&cells, "%s", remark(&is));
     return sp_table_row(table, cells.at);
 }
 
-static int show_sentences(const struct sp_bench *bench, const struct sp_step *step)
+static int show_sentences(const struct place *place, size_t count, const struct sp_step *step)
 {
     struct sp_buf text = SP_BUF_INIT;
     int rc = SP_OK;
 
-    for (size_t k = 0; k < bench->group_count && rc == SP_OK; k++) {
+    for (size_t i = 0; i < count && rc == SP_OK; i++) {
         sp_buf_free(&text);
-        rc = sp_bench_decides(bench, k) ? sp_step_say(&text, &bench->group[k], step) : SP_OK;
-        if (rc == SP_OK && text.len > 0)
+        rc = sp_step_say(&text, place[i].group, place[i].table, step);
+        if (rc == SP_OK)
             (void)printf("%s.\n", text.data);
     }
     sp_buf_free(&text);
@@ -272,19 +293,21 @@ static int show_sentences(const struct sp_bench *bench, const struct sp_step *st
 int sp_show_steps(const struct sp_report *report, const struct sp_bench *bench, const struct sp_step *steps,
                   size_t count)
 {
-    static const char *const heads[] = {"step", "GPUs", "all-reduces", "stock ms", "ours ms", "saved ms", ""};
+    static const char *const heads[] = {"step",     "GPUs",    "backends", "all-reduces",
+                                        "stock ms", "ours ms", "saved ms", ""};
+    struct place place[PLACES];
+    const size_t places = places_of(place, bench);
     struct sp_table *table = NULL;
-    int rc = count > 0 ? sp_table_new(&table, 7, heads) : SP_OK;
+    int rc = count > 0 ? sp_table_new(&table, 8, heads) : SP_OK;
 
-    for (size_t i = 0; i < count && rc == SP_OK; i++)
-        for (size_t k = 0; k < bench->group_count && rc == SP_OK; k++)
-            rc = sp_bench_decides(bench, k) ? step_row(table, &bench->group[k], &steps[i]) : SP_OK;
+    for (size_t i = 0; i < count * places && rc == SP_OK; i++)
+        rc = step_row(table, &place[i % places], &steps[i / places]);
     if (rc == SP_OK && table)
         sp_report_table(report, table, NULL);
     else
         sp_table_free(table);
     if (rc == SP_OK && count == 1)
-        rc = show_sentences(bench, &steps[0]);
+        rc = show_sentences(place, places, &steps[0]);
     if (rc == SP_OK && count > 0)
         (void)putchar('\n');
     return rc;

@@ -86,7 +86,7 @@ static void put_saving(struct sp_page *page, const struct sp_bench_group *group)
     size_t i;
 
     if (sp_step_parse(&usual, STEP) == SP_OK)
-        sp_step_cost(&is, group, &usual);
+        sp_step_cost(&is, group, 0, &usual);
     json_array_foreach(steps, i, step)
     {
         if (json_integer_value(SP_ITEM(step, "world")) != (json_int_t)group->world ||

@@ -33,13 +33,17 @@ struct sp_saving {
     bool served;              /* ours serves some of it */
 };
 
-/* The group must be tuned. */
-void sp_step_cost(struct sp_saving *out, const struct sp_bench_group *group, const struct sp_step *step);
+/* The group must be tuned. table: of its tables, 0 is what all backends together serve; then those of fewer. */
+size_t sp_step_tables(const struct sp_bench_group *group);
+void sp_step_cost(struct sp_saving *out, const struct sp_bench_group *group, size_t table, const struct sp_step *step);
 
-/* One sentence: both times, what is saved, and up to which size ours pays. */
-int sp_step_say(struct sp_buf *out, const struct sp_bench_group *group, const struct sp_step *step);
+/* "push", "push+host", "stock": what a table uses. Returns out. */
+const char *sp_step_backends(char out[SP_BENCH_NAME], const struct sp_bench_group *group, size_t table);
 
-/* An array: each step on each group that decides, as "steps" of --json. */
+/* One sentence: both times, what is saved, and which sizes ours pays for. */
+int sp_step_say(struct sp_buf *out, const struct sp_bench_group *group, size_t table, const struct sp_step *step);
+
+/* An array: each step by each table of each group that decides, as "steps" of --json. */
 json_t *sp_steps_json(const struct sp_bench *bench, const struct sp_step *steps, size_t count);
 
 #endif

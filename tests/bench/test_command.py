@@ -87,7 +87,7 @@ class Written(Bench):
         told = self.bench("--step", "122x50000,1x2K")
         (group,) = told["bench"]["groups"]
         rows = {row["bytes"]: row for row in group["rows"]}
-        (step,) = told["steps"]
+        step = told["steps"][0]
         self.assertTrue(step["measured"])
 
         def sum_of(of):
@@ -267,6 +267,22 @@ class Four(Bench):
             for group in self.bench()["bench"]["groups"]
         ]
         self.assertEqual(groups, [([2, 3], {"push"}), ([0, 1], {"host"}), ([0, 1, 2, 3], {"host"})])
+
+
+@unittest.skipUnless(os.environ.get("GPU_FAKE"), "there are no headers of CUDA to build it with")
+class RealProgram(Bench):
+    """The program itself, over a CUDA that takes no time: what it says is understood, to its end."""
+
+    def test_it_is_understood(self):
+        program = self.site / "sgl_pcie" / "sgl-pcie-gpu"
+        program.write_text('#!/bin/sh\nFAKE_GPUS=2 exec "%s" "$@" --no-nccl\n' % os.environ["GPU_FAKE"])
+        self.prove(["host"])
+        told = self.bench("--sizes", "4K", "--timeout", "40", expect=5)
+        self.assertIn("nothing to compare with", told["message"])
+        (group,) = told["bench"]["groups"]
+        self.assertEqual([row["bytes"] for row in group["rows"]], [4096])
+        names = {o["algorithm"] for row in group["rows"] for o in row["ours"]}
+        self.assertLessEqual({"host-one-shot", "host-two-shot", "host-two-shot-chunked"}, names)
 
 
 class Terminal(Bench):

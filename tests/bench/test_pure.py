@@ -206,12 +206,20 @@ class Shown(unittest.TestCase):
         self.assertFalse(step["measured"])
         self.assertAlmostEqual(step["stock_ms"], 2.0, 3)  # the geometric mean, half way between in logarithms
         self.assertAlmostEqual(step["ours_ms"], 100 * 50**0.5 / 1e3, 3)
-        self.assertIn("between sizes that were measured", step["sentence"])
+        self.assertIn("ours (host) between sizes that were measured", step["sentence"])
         (step,) = json.loads(self.shown(content, "--step", "100x128", "--json"))["steps"]
         self.assertEqual((step["stock_ms"], step["ours_ms"]), (1.0, 0.5))
         (step,) = json.loads(self.shown(content, "--step", "100x32K", "--json"))["steps"]
         self.assertEqual((step["stock_ms"], step["saved_ms"]), (None, None))
         self.assertIn("not known", step["sentence"])
+
+    def test_a_step_by_each_table(self):
+        content = bench(row(4096, 10.0, ours("push-one-shot", 2.0), ours("host-one-shot", 4.0)))
+        steps = json.loads(self.shown(content, "--step", "1000x4096", "--json"))["steps"]
+        self.assertEqual([(s["backends"], s["stock_ms"], s["ours_ms"]) for s in steps], [("push", 10.0, 2.0), ("host", 10.0, 4.0)])
+        content = bench(row(4096, 10.0, ours("push-one-shot", 20.0), ours("host-one-shot", 4.0)))
+        steps = json.loads(self.shown(content, "--step", "1000x4096", "--json"))["steps"]
+        self.assertEqual([(s["backends"], s["ours_ms"], s["served"]) for s in steps], [("host", 4.0, True), ("stock", 10.0, False)])
 
     def test_break_even(self):
         small, large = row(4096, 10.0, ours("host-one-shot", 5.0)), row(16384, 9.0, ours("host-one-shot", 10.0))
