@@ -479,7 +479,8 @@ def main():
     given = arguments()
     bench = Bench(given)
     try:
-        words = [run_case(bench, *row) for row in CASES if not given.group or row[0] in given.group]
+        groups = given.group or list(dict.fromkeys(group for group, _, _ in CASES))
+        words = [run_case(bench, *row) for group in groups for row in CASES if row[0] == group]
     finally:
         bench.close()
     print("%d of %d cases hold, %d failed, %d skipped" % (words.count("ok"), len(words), words.count("FAILED"), words.count("skipped")))
