@@ -6,6 +6,7 @@ import os
 import random
 import re
 import struct
+import subprocess
 import unittest
 
 from common import GPUS, Case, machine, schema, state, verdict
@@ -268,6 +269,21 @@ class Upstream(Files):
         schema.validator("verdict.schema.json").validate(told)
         self.assertEqual([r["result"] for r in told["results"]], ["FAIL", "PASS"])
         self.assertEqual(self.covered(), "False True")
+
+    def test_many_at_once_lose_nothing(self):
+        """Read, changed and written by one process at a time."""
+        four = [*GPUS, "GPU-3", "GPU-4"]
+        told = json.loads(self.path.read_text())
+        told["pairs"] = [{"backend": backend, "gpus": four, "failed": []} for backend in ("push", "pull", "host")]
+        self.write(self.site, "verdict.json", told)
+        sets = [(a, b) for a in four for b in four if a < b]
+        processes = [
+            subprocess.Popen([os.environ["VERDICT_BOUND"], "add", self.site, "PASS", "-", *pair], env=self.environment, stdout=subprocess.DEVNULL)
+            for pair in sets * 3
+        ]  # fmt: skip
+        self.assertEqual([process.wait(60) for process in processes], [0] * len(processes))
+        found = [tuple(r["gpus"]) for r in json.loads(self.path.read_text())["results"] if r["backend"] == "upstream"]
+        self.assertEqual(sorted(found), sorted(sets))
 
     def test_without_a_fresh_verdict_it_is_not_kept(self):
         (self.site / "sgl_pcie" / "libpar.so").write_text("rebuilt")
