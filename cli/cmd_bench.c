@@ -483,38 +483,58 @@ static int bench(struct session *session, const char *gpus)
     return rc;
 }
 
-static int run(const struct sp_args *args, struct sp_report *report)
+static int open_session(struct session *session, const struct sp_args *args)
 {
-    const char *gpus = sp_args_value(args, "gpus");
-    struct wanted *wanted = calloc(1, sizeof *wanted);
+    int rc = sp_survey_make(session->survey, NULL, sp_args_value(args, "gpus"));
+
+    if (rc == SP_OK)
+        rc = sp_choice_check(&session->survey->choice, &session->survey->recording);
+    if (rc == SP_OK)
+        rc = sp_subject_locate(session->subject, args);
+    if (rc < 0)
+        return rc;
+    session->ladder->topology = &session->survey->topology;
+    session->ladder->findings = &session->survey->findings;
+    session->ladder->site = session->subject->install->site;
+    session->ladder->seconds = session->wanted->seconds;
+    sp_report_set(session->report, "gpus", sp_survey_gpus_json(session->survey));
+    return SP_OK;
+}
+
+static void close_session(struct session *session)
+{
+    sp_checks_free(&session->ladder->checks);
+    sp_verdict_free(&session->verdict);
+    sp_bench_free(&session->bench);
+    json_decref(session->before);
+    sp_survey_free(session->survey);
+    sp_subject_close(session->subject);
+}
+
+static int measure_here(const struct sp_args *args, struct sp_report *report, const struct wanted *wanted)
+{
     struct sp_survey survey = {.choice = {.count = 0}};
     struct sp_subject subject = {.install = NULL};
-    struct sp_ladder ladder = {.topology = &survey.topology, .findings = &survey.findings};
+    struct sp_ladder ladder = {.level = 0};
     struct session session = {
         .report = report, .wanted = wanted, .subject = &subject, .survey = &survey, .ladder = &ladder};
+    int rc = open_session(&session, args);
+
+    if (rc == SP_OK)
+        rc = bench(&session, sp_args_value(args, "gpus"));
+    close_session(&session);
+    return rc;
+}
+
+static int run(const struct sp_args *args, struct sp_report *report)
+{
+    struct wanted *wanted = calloc(1, sizeof *wanted);
     int rc = wanted ? read_options(wanted, args) : sp_err(SP_ECANNOT, "out of memory");
 
     if (rc == SP_OK && sp_args_has(args, "from"))
         rc = replay(report, sp_args_value(args, "from"), wanted);
-    else if (rc == SP_OK) {
-        rc = sp_survey_make(&survey, NULL, gpus);
-        if (rc == SP_OK)
-            rc = sp_choice_check(&survey.choice, &survey.recording);
-        if (rc == SP_OK)
-            rc = sp_subject_locate(&subject, args);
-        if (rc == SP_OK) {
-            ladder.site = subject.install->site;
-            ladder.seconds = wanted->seconds;
-            sp_report_set(report, "gpus", sp_survey_gpus_json(&survey));
-            rc = bench(&session, gpus);
-        }
-    }
-    sp_checks_free(&ladder.checks);
-    sp_verdict_free(&session.verdict);
-    sp_bench_free(&session.bench);
-    json_decref(session.before);
-    sp_survey_free(&survey);
-    sp_subject_close(&subject);
+    else if (rc == SP_OK)
+        rc = measure_here(args, report, wanted);
     free(wanted);
     return rc;
 }
