@@ -148,6 +148,28 @@ static void plan_all(struct sp_txn *txn)
     assert_int_equal(sp_txn_create(txn, "added/deep/c.py", 0644, "new c", 5), 0);
 }
 
+/* The tree of before, and everything planned that a commit does. */
+static struct sp_txn *planned(const struct tree *tree)
+{
+    struct sp_txn *txn;
+
+    put_old(tree);
+    txn = begin(tree);
+    plan_all(txn);
+    return txn;
+}
+
+static void assert_commit(struct sp_txn *txn, int rc)
+{
+    assert_int_equal(sp_txn_commit(txn), rc);
+    sp_txn_free(txn);
+}
+
+static void commit(struct sp_txn *txn)
+{
+    assert_commit(txn, SP_OK);
+}
+
 static void assert_old(const struct tree *tree)
 {
     assert_text(tree, "pkg/a.py", "old a");
@@ -175,11 +197,8 @@ static bool is_pending(const struct tree *tree)
 /* Leave the tree interrupted while publishing: the first image is in, and nothing can be renamed any more. */
 static void interrupt(const struct tree *tree)
 {
-    struct sp_txn *txn;
+    struct sp_txn *txn = planned(tree);
 
-    put_old(tree);
-    txn = begin(tree);
-    plan_all(txn);
     on_renameat = (struct fault){.at = 3, .why = EIO, .onward = true}; /* 1: decide, 2: the first replaced file */
     assert_int_equal(sp_txn_commit(txn), SP_EINTERRUPTED);
     no_faults();
@@ -204,11 +223,8 @@ static const char *recover(const struct tree *tree)
 static void without_commit_nothing_is_written(void **state)
 {
     const struct tree *tree = *state;
-    struct sp_txn *txn;
+    struct sp_txn *txn = planned(tree);
 
-    put_old(tree);
-    txn = begin(tree);
-    plan_all(txn);
     sp_txn_free(txn);
     assert_old(tree);
 }
@@ -216,16 +232,12 @@ static void without_commit_nothing_is_written(void **state)
 static void a_commit_leaves_the_new_files_and_nothing_else(void **state)
 {
     const struct tree *tree = *state;
-    struct sp_txn *txn;
+    struct sp_txn *txn = planned(tree);
 
-    put_old(tree);
-    txn = begin(tree);
-    plan_all(txn);
     assert_int_equal(sp_txn_commit(txn), 0);
     assert_new(tree);
     assert_false(is_pending(tree));
-    assert_int_equal(sp_txn_commit(txn), SP_ECANNOT);
-    sp_txn_free(txn);
+    assert_commit(txn, SP_ECANNOT);
     assert_string_equal(recover(tree), "nothing to do");
 }
 
@@ -245,8 +257,7 @@ static void mode_owner_and_attributes_are_kept(void **state)
     attributes = setxattr("a", "user.note", "kept", 4, 0) == 0; /* not every file system has them */
     txn = begin(tree);
     assert_int_equal(replace(txn, "a", "old", "new"), 0);
-    assert_int_equal(sp_txn_commit(txn), 0);
-    sp_txn_free(txn);
+    commit(txn);
     st = tree_stat(tree, "a");
     assert_int_equal(st.st_mode & 07777, 0640);
     if (geteuid() == 0) {
@@ -272,8 +283,7 @@ static void bytecode_of_the_old_file_goes_stale(void **state)
     old = tree_stat(tree, "a").st_mtim.tv_sec;
     txn = begin(tree);
     assert_int_equal(replace(txn, "a", "old", "new"), 0); /* the same size, within the same second */
-    assert_int_equal(sp_txn_commit(txn), 0);
-    sp_txn_free(txn);
+    commit(txn);
     assert_int_not_equal(tree_stat(tree, "a").st_mtim.tv_sec, old);
 }
 
@@ -287,8 +297,7 @@ static void a_cache_behind_a_hard_link_keeps_its_bytes(void **state)
     txn = begin(tree);
     plan_all(txn);
     assert_int_equal(sp_txn_broken_links(txn), 1);
-    assert_int_equal(sp_txn_commit(txn), 0);
-    sp_txn_free(txn);
+    commit(txn);
     assert_text(tree, "cache", "old a");
     assert_int_equal(tree_stat(tree, "cache").st_nlink, 1);
     assert_text(tree, "pkg/a.py", "new a");
@@ -326,8 +335,7 @@ static void emptied_directories_go_and_others_stay(void **state)
     assert_int_equal(sp_txn_prune(txn, "x"), 0);
     assert_int_equal(sp_txn_prune(txn, "x/y"), 0);
     assert_int_equal(sp_txn_prune(txn, "never/there"), 0);
-    assert_int_equal(sp_txn_commit(txn), 0);
-    sp_txn_free(txn);
+    commit(txn);
     assert_false(tree_has(tree, "x/y"));
     assert_true(tree_has(tree, "x/keep"));
     assert_true(tree_has(tree, "w"));
@@ -342,8 +350,7 @@ static void blanks_and_other_alphabets_are_no_obstacle(void **state)
     tree_put(tree, "a b/\xc3\xa9'\".py", "old");
     txn = begin(tree);
     assert_int_equal(replace(txn, "a b/\xc3\xa9'\".py", "old", "new"), 0);
-    assert_int_equal(sp_txn_commit(txn), 0);
-    sp_txn_free(txn);
+    commit(txn);
     assert_text(tree, "a b/\xc3\xa9'\".py", "new");
 }
 
@@ -375,19 +382,15 @@ static void a_changed_file_is_refused_when_planned(void **state)
     assert_said("'b' is missing");
     assert_int_equal(sp_txn_create(txn, "a", 0644, "new", 3), SP_EDRIFT);
     assert_said("'a' is already there");
-    assert_int_equal(sp_txn_commit(txn), 0);
-    sp_txn_free(txn);
+    commit(txn);
     assert_text(tree, "a", "mine");
 }
 
 static void a_file_changed_between_plan_and_commit_survives(void **state)
 {
     const struct tree *tree = *state;
-    struct sp_txn *txn;
+    struct sp_txn *txn = planned(tree);
 
-    put_old(tree);
-    txn = begin(tree);
-    plan_all(txn);
     tree_put(tree, "pkg/b.py", "mine");
     assert_int_equal(sp_txn_commit(txn), SP_EDRIFT);
     assert_said("'pkg/b.py'");
@@ -411,11 +414,8 @@ static void change_b_in_place(void)
 static void a_file_changed_while_publishing_survives(void **state)
 {
     const struct tree *tree = *state;
-    struct sp_txn *txn;
+    struct sp_txn *txn = planned(tree);
 
-    put_old(tree);
-    txn = begin(tree);
-    plan_all(txn);
     before_renameat = change_b_in_place;
     assert_int_equal(sp_txn_commit(txn), SP_EDRIFT);
     assert_said("apply was taken back");
@@ -439,14 +439,10 @@ static void create_c(void)
 static void a_file_created_meanwhile_is_not_replaced(void **state)
 {
     const struct tree *tree = *state;
-    struct sp_txn *txn;
+    struct sp_txn *txn = planned(tree);
 
-    put_old(tree);
-    txn = begin(tree);
-    plan_all(txn);
     before_renameat = create_c;
-    assert_int_equal(sp_txn_commit(txn), SP_EDRIFT);
-    sp_txn_free(txn);
+    assert_commit(txn, SP_EDRIFT);
     assert_text(tree, "added/deep/c.py", "");
     assert_text(tree, "pkg/a.py", "old a");
     assert_false(is_pending(tree));
@@ -488,11 +484,8 @@ static void swap_pkg_for_a_link(void)
 static void a_link_planted_while_publishing_is_not_followed(void **state)
 {
     const struct tree *tree = *state;
-    struct sp_txn *txn;
+    struct sp_txn *txn = planned(tree);
 
-    put_old(tree);
-    txn = begin(tree);
-    plan_all(txn);
     before_renameat = swap_pkg_for_a_link;
     assert_int_equal(sp_txn_commit(txn), SP_EINTERRUPTED); /* it cannot be put back through the link either */
     assert_said("'pkg' is a symbolic link");
@@ -595,8 +588,7 @@ static void what_root_makes_belongs_to_the_owner_of_the_tree(void **state)
     plan_all(txn);
     assert_int_equal(sp_txn_create(txn, ".sgl-pcie/manifest.json", 0644, "{}", 2), 0);
     assert_int_equal(sp_txn_create(txn, ".sgl-pcie/flag.json", 0644, "{}", 2), 0);
-    assert_int_equal(sp_txn_commit(txn), 0);
-    sp_txn_free(txn);
+    commit(txn);
     assert_int_equal(tree_stat(tree, ".sgl-pcie/flag.json").st_uid, 0); /* root's word holds for every user */
     assert_owned(tree, "added", 02755);
     assert_owned(tree, "added/deep", 02755);
@@ -632,8 +624,7 @@ static void a_root_that_may_not_give_files_away_keeps_them(void **state)
     txn = begin(tree);
     assert_int_equal(sp_txn_create(txn, "x/y", 0644, "y", 1), 0);
     on_fchown = (struct fault){.at = 1, .why = EPERM, .onward = true};
-    assert_int_equal(sp_txn_commit(txn), 0);
-    sp_txn_free(txn);
+    commit(txn);
     assert_text(tree, "x/y", "y");
     assert_int_equal(tree_stat(tree, "x/y").st_uid, 0);
 }
@@ -678,8 +669,7 @@ static void without_hard_links_a_copy_is_put_back(void **state)
     plan_all(txn);
     on_linkat = (struct fault){.at = 1, .why = EPERM, .onward = true};
     on_renameat = (struct fault){.at = 3, .why = EIO};
-    assert_int_equal(sp_txn_commit(txn), SP_ECANNOT);
-    sp_txn_free(txn);
+    assert_commit(txn, SP_ECANNOT);
     after = tree_stat(tree, "pkg/a.py");
     assert_int_equal(after.st_mode, before.st_mode);
     assert_int_equal(after.st_mtim.tv_sec, before.st_mtim.tv_sec);
@@ -701,8 +691,7 @@ static void a_file_system_without_noreplace_will_do(void **state)
         assert_int_equal(sp_txn_create(txn, name, 0644, "x", 1), 0);
         on_renameat2 = (struct fault){.at = 1, .why = EINVAL, .onward = true};
         on_linkat = (struct fault){.at = links, .why = EOPNOTSUPP, .onward = true};
-        assert_int_equal(sp_txn_commit(txn), 0);
-        sp_txn_free(txn);
+        commit(txn);
         assert_text(tree, name, "x");
         assert_int_equal(tree_count(tree), links + 1);
     }
@@ -741,8 +730,7 @@ static void a_folder_that_cannot_be_synced_is_no_error(void **state)
 
     assert_int_equal(sp_txn_create(txn, "a", 0644, "x", 1), 0);
     on_fsync = (struct fault){.at = 2, .why = EINVAL}; /* 1: the journal's file, 2: its folder */
-    assert_int_equal(sp_txn_commit(txn), 0);
-    sp_txn_free(txn);
+    commit(txn);
     assert_text(tree, "a", "x");
 }
 
@@ -1067,11 +1055,8 @@ static void an_emptied_state_directory_is_no_obstacle(void **state)
     struct sp_txn *txn;
 
     tree_mkdir(tree, ".sgl-pcie");
-    put_old(tree);
-    txn = begin(tree);
-    plan_all(txn);
-    assert_int_equal(sp_txn_commit(txn), 0);
-    sp_txn_free(txn);
+    txn = planned(tree);
+    commit(txn);
     assert_new(tree);
 }
 
