@@ -2,6 +2,7 @@
 #include "base/err.h"
 #include "verify/page_parts.h"
 #include "verify/plot_lines.h"
+#include "verify/steps.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -251,6 +252,21 @@ static void read_bench(struct sp_page *page)
         sp_err_clear();
 }
 
+/* A step as the project's own example: what a 61-layer model pays to verify a few drafted tokens. */
+#define STEP "122x43008"
+
+static void read_steps(struct sp_page *page)
+{
+    json_t *asked = json_object_get(json_object_get(page->bundle, "bench"), "steps");
+    struct sp_step usual;
+
+    page->asked = json_array_size(asked) > 0;
+    if (page->asked)
+        page->steps = json_incref(asked);
+    else if (sp_step_parse(&usual, STEP) == SP_OK)
+        page->steps = sp_steps_json(&page->bench, &usual, 1);
+}
+
 static int read_machine(struct sp_page *page)
 {
     char *text = json_dumps(page->bundle, 0);
@@ -292,12 +308,14 @@ int sp_page_make(struct sp_buf *out, const json_t *bundle)
     rc = read_machine(&page);
     if (rc == SP_OK) {
         read_bench(&page);
+        read_steps(&page);
         put_page(&page);
         rc = text.rc;
     }
     if (rc == SP_OK)
         rc = sp_buf_append(out, text.buf.data, text.buf.len);
     sp_buf_free(&text.buf);
+    json_decref(page.steps);
     sp_bench_free(&page.bench);
     sp_topology_free(&page.topology);
     sp_recording_free(&page.recording);

@@ -1,17 +1,12 @@
-#include "base/err.h"
 #include "verify/page_parts.h"
 #include "verify/plot_lines.h"
 #include "verify/profile.h"
-#include "verify/steps.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 enum { SIZES_LEAST = 4 };
-
-/* A step as the project's own example: what a 61-layer model pays to verify a few drafted tokens. */
-#define STEP "122x43008"
 
 /* In the order in which they are shown. */
 static const struct {
@@ -75,36 +70,51 @@ static void put_figure(struct sp_out *out, const char *kind, const char *number,
     sp_put(out, "</span></li>\n");
 }
 
-/* The first step that bench was asked for, or one that is usual. */
-static void put_saving(struct sp_page *page, const struct sp_bench_group *group)
+/* Is it about these GPUs, and known? */
+static bool tells(const json_t *step, const struct sp_bench_group *group)
 {
-    const json_t *steps = SP_ITEM(page->bundle, "bench", "steps"), *step;
-    struct sp_saving is = {.known = false};
-    struct sp_step usual;
-    char number[32], what[SP_PAGE_SENTENCE];
-    const char *name = "122 all-reduces of 42 KiB";
+    const double stock = json_number_value(SP_ITEM(step, "stock_ms")),
+                 ours = json_number_value(SP_ITEM(step, "ours_ms"));
+
+    return json_integer_value(SP_ITEM(step, "world")) == (json_int_t)group->world &&
+           strcmp(SP_TEXT(step, "type"), group->type) == 0 && json_is_number(SP_ITEM(step, "saved_ms")) &&
+           fabs(stock) < 1e6 && fabs(ours) < 1e6;
+}
+
+/* What the other tables would make of the same step: a setting may leave only them. */
+static void put_other_tables(struct sp_out *out, const struct sp_page *page, const struct sp_bench_group *group,
+                             const json_t *first)
+{
+    const json_t *step;
     size_t i;
 
-    if (sp_step_parse(&usual, STEP) == SP_OK)
-        sp_step_cost(&is, group, 0, &usual);
-    json_array_foreach(steps, i, step)
+    json_array_foreach(page->steps, i, step)
     {
-        if (json_integer_value(SP_ITEM(step, "world")) != (json_int_t)group->world ||
-            strcmp(SP_TEXT(step, "type"), group->type) != 0 || !json_is_number(SP_ITEM(step, "saved_ms")))
-            continue;
-        name = SP_TEXT(step, "step");
-        is.known = true;
-        is.served = json_is_true(SP_ITEM(step, "served"));
-        is.stock_ms = json_number_value(SP_ITEM(step, "stock_ms"));
-        is.ours_ms = json_number_value(SP_ITEM(step, "ours_ms"));
-        break;
+        if (step != first && tells(step, group) && strcmp(SP_TEXT(step, "step"), SP_TEXT(first, "step")) == 0)
+            sp_put(out, "; by %s alone %.2f ms", SP_TEXT(step, "backends"),
+                   json_number_value(SP_ITEM(step, "ours_ms")));
     }
-    if (!is.known || !(fabs(is.stock_ms) < 1e6 && fabs(is.ours_ms) < 1e6))
+}
+
+static void put_saving(struct sp_page *page, const struct sp_bench_group *group)
+{
+    const json_t *first = NULL, *step;
+    struct sp_out what = {.rc = page->out->rc};
+    char number[32];
+    size_t i;
+
+    json_array_foreach(page->steps, i, step) first = !first && tells(step, group) ? step : first;
+    if (!first)
         return;
-    (void)snprintf(number, sizeof number, "%.2f", is.stock_ms - is.ours_ms);
-    (void)snprintf(what, sizeof what, "saved per step of %s: %.2f ms with stock, %.2f ms with ours", name, is.stock_ms,
-                   is.ours_ms);
-    put_figure(page->out, is.served ? "good" : "plain", number, " ms", what);
+    (void)snprintf(number, sizeof number, "%.2f", json_number_value(SP_ITEM(first, "saved_ms")));
+    sp_put(&what, "saved per step of %s: %.2f ms with stock, %.2f ms by %s",
+           page->asked ? SP_TEXT(first, "step") : "122 all-reduces of 42 KiB",
+           json_number_value(SP_ITEM(first, "stock_ms")), json_number_value(SP_ITEM(first, "ours_ms")),
+           SP_TEXT(first, "backends"));
+    put_other_tables(&what, page, group, first);
+    put_figure(page->out, json_is_true(SP_ITEM(first, "served")) ? "good" : "plain", number, " ms",
+               what.buf.data ? what.buf.data : "");
+    sp_buf_free(&what.buf);
 }
 
 static void put_best(struct sp_page *page, const struct sp_bench_group *group)
@@ -139,15 +149,15 @@ static void put_served(struct sp_page *page, const struct sp_bench_group *group)
         served += group->row[i].chosen >= 0;
     (void)snprintf(number, sizeof number, "%zu", served);
     (void)snprintf(unit, sizeof unit, " of %zu", group->row_count);
-    (void)snprintf(what, sizeof what, "sizes that were measured on %zu GPUs are ours; stock serves the others",
-                   group->world);
+    (void)snprintf(what, sizeof what, "sizes that were measured on %zu GPUs are ours%s", group->world,
+                   served < group->row_count ? "; stock serves the others" : "");
     put_figure(page->out, served ? "good" : "plain", number, unit, what);
 }
 
 void sp_page_savings(struct sp_page *page)
 {
     const struct sp_bench_group *group = first_group(&page->bench);
-    const json_t *steps = SP_ITEM(page->bundle, "bench", "steps"), *step;
+    const json_t *steps = page->asked ? page->steps : NULL, *step;
     size_t i;
 
     if (!group)
@@ -202,8 +212,9 @@ static void put_ratio(struct sp_out *out, double ratio, double most, bool served
         sp_put(
             out,
             "<td class=\"ratio %s\"><svg class=\"bar\" viewBox=\"0 0 44 8\" aria-hidden=\"true\" focusable=\"false\">"
-            "<rect width=\"%.1f\" height=\"8\" rx=\"2\"/></svg>%.2f</td>",
-            served ? "won" : "lost", 44 * (ratio > most ? 1 : ratio / most), ratio);
+            "<rect width=\"%.1f\" height=\"8\" rx=\"2\"/></svg>%s%.2f</td>",
+            served ? "won" : "lost", 44 * (ratio > most ? 1 : ratio / most),
+            most >= 10 && ratio < 10 ? "\u2007" : "" /* as wide as a figure */, ratio);
 }
 
 static void put_row(struct sp_out *out, const struct sp_bench_group *group, const struct sp_bench_row *row, double most)

@@ -9,6 +9,7 @@
 #include "verify/topology.h"
 
 #include <jansson.h>
+#include <stdbool.h>
 
 struct sp_page {
     struct sp_out *out;
@@ -16,6 +17,8 @@ struct sp_page {
     struct sp_recording recording;
     struct sp_topology topology; /* of all GPUs */
     struct sp_bench bench;       /* tuned; without groups where nothing was measured */
+    json_t *steps;               /* as sp_steps_json() has them: those that bench was asked for, else a usual one */
+    bool asked;                  /* they are those */
     char bench_error[256];       /* why what was measured cannot be shown; "" */
 };
 

@@ -101,9 +101,9 @@ void sp_lines_of(struct sp_lines *out, const struct sp_bench_group *group)
 const char *sp_lines_name(const struct sp_lines *lines, enum sp_line line)
 {
     static const char *const names[SP_LINES] = {
-        [SP_LINE_MODEL] = "model: what the links allow", [SP_LINE_V1] = "SGLang's own (V1)",
-        [SP_LINE_NCCL_NO_P2P] = "NCCL without P2P",      [SP_LINE_NCCL] = "NCCL",
-        [SP_LINE_HOST] = "sgl-pcie through the host",    [SP_LINE_OURS] = "sgl-pcie",
+        [SP_LINE_MODEL] = "model, by the links' rates", [SP_LINE_V1] = "SGLang's own (V1)",
+        [SP_LINE_NCCL_NO_P2P] = "NCCL without P2P",     [SP_LINE_NCCL] = "NCCL",
+        [SP_LINE_HOST] = "sgl-pcie through the host",   [SP_LINE_OURS] = "sgl-pcie",
     };
 
     return line == SP_LINE_NCCL && lines->nccl[0] ? lines->nccl : names[line];

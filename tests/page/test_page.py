@@ -9,7 +9,7 @@ import xml.etree.ElementTree as ET
 
 import html5lib
 
-from common import CLI, MACHINES, SHA, UUIDS, Case, check, measured, recorded, run, status, whole
+from common import CLI, MACHINES, ROOT, SHA, UUIDS, Case, check, measured, recorded, run, status, whole
 
 HTML, SVG = "{http://www.w3.org/1999/xhtml}", "{http://www.w3.org/2000/svg}"
 ADDRESSES = {"src", "href", "srcset", "action", "data", "poster", "background", "formaction", "cite", "ping", "longdesc"}
@@ -109,7 +109,7 @@ class Whole(Page):
         for row in group["rows"]:
             us = ours(row)
             self.assertTrue([title for title in titles if title.startswith("sgl-pcie,") and title.endswith(f"{us:.4g} µs")])
-        for line in ("sgl-pcie", "NCCL 2.28.9", "NCCL without P2P", "model: what the links allow"):
+        for line in ("sgl-pcie", "NCCL 2.28.9", "NCCL without P2P", "model, by the links' rates"):
             self.assertIn(line, [words(item) for item in chart.iter(SVG + "text")])
         for circle in chart.iter(SVG + "circle"):
             self.assertTrue(0 <= float(circle.get("cx")) <= 640 and 0 <= float(circle.get("cy")) <= 568)
@@ -117,7 +117,7 @@ class Whole(Page):
     def test_what_is_saved_is_what_bench_says(self):
         bundle = whole()
         text = words(self.check(self.make(bundle)))
-        saved = re.search(r"([\d.]+) ms saved per step of 122 all-reduces of 42 KiB: ([\d.]+) ms with stock, ([\d.]+) ms", text)
+        saved = re.search(r"([\d.]+) ms saved per step of 122 all-reduces of 42 KiB: ([\d.]+) ms with stock, ([\d.]+) ms by push; by host alone [\d.]+ ms", text)
         self.assertIsNotNone(saved, text[:600])
         (group,) = [group for group in bundle["bench"]["groups"] if group["type"] == "bf16"]
         (row,) = [row for row in group["rows"] if row["bytes"] == 43008]
@@ -150,10 +150,13 @@ class Whole(Page):
 
     def test_steps_and_troubles_are_those_of_bench(self):
         bundle = whole()
-        bundle["bench"]["steps"] = [{"sentence": "122 x 43008 on 2 GPUs: a sentence"}]
+        step = {"step": "9x4096", "world": 2, "type": "bf16", "backends": "push", "served": True, "stock_ms": 3.5,
+                "ours_ms": 1.25, "saved_ms": 2.25, "sentence": "122 x 43008 on 2 GPUs: a sentence"}  # fmt: skip
+        bundle["bench"]["steps"] = [step | {"world": 4, "saved_ms": 7}, step]
         bundle["bench"]["troubles"] = ["GPU 1 writes at half of what its link can"]
         text = words(self.check(self.make(bundle)))
         self.assertIn("122 x 43008 on 2 GPUs: a sentence", text)
+        self.assertIn("2.25 ms saved per step of 9x4096: 3.50 ms with stock, 1.25 ms by push", text)
         self.assertIn("GPU 1 writes at half of what its link can", text)
 
 
@@ -369,6 +372,35 @@ class Names(Page):
         (self.folder / "report.json").write_text(once)
         self.assertEqual(run(CLI, "report", "--from", self.folder).stdout, once)
         self.assertEqual(json.loads(once)["bench"]["groups"][0]["rows"], bundle["bench"]["groups"][0]["rows"])
+
+
+class Example(Page):
+    """docs/example is what its README says."""
+
+    FOLDER = ROOT / "docs" / "example"
+
+    def test_the_page_is_the_one_that_its_bundle_makes(self):
+        done = run(CLI, "report", "--from", self.FOLDER / "report.json", "--out", self.folder / "report.html")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        made, kept = ((folder / "report.html").read_text() for folder in (self.folder, self.FOLDER))
+        self.assertTrue(made == kept, "sgl-pcie report --from docs/example/report.json --out docs/example/report.html")
+        self.check(kept)
+        self.assertIn("Enabled: SGLang uses the PCIe all-reduce", kept)
+
+    def test_the_plot_has_every_measurement(self):
+        bench = json.loads((self.FOLDER / "bench.json").read_text())
+        plot = (self.FOLDER / "plot.svg").read_text()
+        ET.fromstring(plot)
+        for name in ("sgl-pcie", "NCCL 2.28.9", "NCCL without P2P", "SGLang's own (V1)"):
+            self.assertIn(name.replace("'", "&apos;") if name not in plot else name, plot)
+        self.assertGreaterEqual(plot.count("#gpPt6"), 2 * len(bench["groups"][0]["rows"]))
+
+    def test_it_names_nobody_and_is_small(self):
+        for path in self.FOLDER.iterdir():
+            text = path.read_text()
+            self.assertLess(len(text.encode()), 300_000)
+            self.assertEqual(set(re.findall(r"GPU-[0-9a-f]{8}-", text)) - {"GPU-00000000-"}, set())
+            self.assertNotRegex(text, r"/(root|home|tmp|work)/")
 
 
 class Look(Page):

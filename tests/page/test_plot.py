@@ -45,7 +45,7 @@ class Drawn(Plot):
         bench = measured()
         path = self.plot(bench)
         words = self.texts(path)
-        names = ["sgl-pcie", "sgl-pcie through the host", "NCCL 2.28.9", "NCCL without P2P", "model: what the links allow"]
+        names = ["sgl-pcie", "sgl-pcie through the host", "NCCL 2.28.9", "NCCL without P2P", "model, by the links' rates"]
         for name in names:
             self.assertIn(name, words)
         (group,) = [group for group in bench["groups"] if group["type"] == "bf16"]
