@@ -62,7 +62,7 @@ static size_t rivals_of(size_t out[SP_BENCH_RIVALS], const struct sp_bench_group
     return count;
 }
 
-static void heads_of(struct cells *out, const struct sp_bench_group *group)
+static void heads_of(struct cells *out, const struct sp_report *report, const struct sp_bench_group *group)
 {
     static const char *const fixed[] = {"size",  "count",  "type",      "time", "algbw",
                                         "busbw", "#wrong", "algorithm", "step", "spread"};
@@ -72,6 +72,8 @@ static void heads_of(struct cells *out, const struct sp_bench_group *group)
     out->count = 0;
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
         add(out, "%s", fixed[i]);
+    if (report->verbose)
+        add(out, "eager");
     for (size_t i = 0; i < rivals; i++)
         add(out, "%s", rival_head(&group->rival[rival[i]]));
     add(out, "ratio");
@@ -80,8 +82,8 @@ static void heads_of(struct cells *out, const struct sp_bench_group *group)
 }
 
 /* ours: NULL where none is right. */
-static void row_of(struct cells *out, const struct sp_bench_group *group, const struct sp_bench_row *row,
-                   const struct sp_bench_ours *ours)
+static void row_of(struct cells *out, const struct sp_report *report, const struct sp_bench_group *group,
+                   const struct sp_bench_row *row, const struct sp_bench_ours *ours)
 {
     static const struct sp_bench_ours none = {.algorithm = "-"};
     const double stock = sp_bench_stock_us(row);
@@ -103,6 +105,8 @@ static void row_of(struct cells *out, const struct sp_bench_group *group, const 
     add(out, "%s", ours->algorithm);
     add_us(out, ours->us.step);
     add_us(out, ours->us.spread);
+    if (report->verbose)
+        add_us(out, ours->us.eager);
     for (size_t i = 0; i < rivals; i++)
         add_us(out, row->rival[rival[i]].step);
     add_number(out, stock > 0 && step > 0, 2, step > 0 ? stock / step : 0);
@@ -128,12 +132,12 @@ static int add_rows(struct sp_table *table, const struct sp_report *report, cons
     for (size_t i = 0; i < row->ours_count && rc == SP_OK; i++) {
         if (!is_shown(report, row, i))
             continue;
-        row_of(&cells, group, row, &row->ours[i]);
+        row_of(&cells, report, group, row, &row->ours[i]);
         rc = sp_table_row(table, cells.at);
         any = true;
     }
     if (rc == SP_OK && !any) {
-        row_of(&cells, group, row, NULL);
+        row_of(&cells, report, group, row, NULL);
         rc = sp_table_row(table, cells.at);
     }
     return rc;
@@ -152,7 +156,7 @@ static int show_table(const struct sp_report *report, const struct sp_bench_grou
     struct cells heads;
     int rc;
 
-    heads_of(&heads, group);
+    heads_of(&heads, report, group);
     rc = sp_table_new(&table, heads.count, heads.at);
     for (size_t i = 0; i < group->row_count && rc == SP_OK; i++)
         rc = add_rows(table, report, group, &group->row[i]);

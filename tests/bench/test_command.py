@@ -102,10 +102,24 @@ class Written(Bench):
         self.assertIn("122 all-reduces of 50000 bytes and 1 all-reduces of 2048 bytes on 2 GPUs", step["sentence"])
 
     def test_status_tells_of_it(self):
+        def status():
+            return self.cli("status", "--site", self.site)
+
+        self.assertIn("profile  none for this machine", status())
+        self.assertRegex(status(), "proved, not measured: SGLang behaves as stock; next: sgl-pcie bench --site")
+        self.bench(FAKE_BENCH="stock")
+        self.assertIn("profile  fresh (nothing is faster here)", status())
+        self.assertIn("proved, but nothing is faster here than what SGLang does by itself\n", status())
         self.bench()
-        self.assertIn("2 GPUs: to 16 MiB", self.cli("status", "--site", self.site))
+        self.assertIn("profile  fresh (2 GPUs: to 16 MiB)", status())
+        self.assertIn("proved, not enabled: SGLang behaves as stock; next: sgl-pcie enable", status())
+        self.cli("enable", "--site", self.site)
+        self.assertIn("[ok] enabled: nothing to do", status())
+        self.file("profile.json").write_text("{")
+        self.assertRegex(status(), "enabled, but not measured as it is now: start values choose; next: sgl-pcie bench")
+        self.bench()
         (self.site / "sgl_pcie" / "libpar.so").write_text("rebuilt")
-        self.assertIn("profile  stale", self.cli("status", "--site", self.site))
+        self.assertRegex(status(), r"profile  stale \(2 GPUs: to 16 MiB\)\n  libpar.so was")
 
 
 class Unwritten(Bench):

@@ -112,6 +112,19 @@ class Setup(Fixture):
                 self.assertIn("enabled: nothing to do", self.cli("status", "--site", self.site))
 
 
+class Check(Fixture):
+    def test_the_script_for_machines_with_gpus(self):
+        """scripts/setup-check.sh, which kills setup in every stage, as it ran on two H200."""
+        script, work = HERE.parents[1] / "scripts" / "setup-check.sh", self.scratch / "work"
+        environment = {**self.environment, "SETUP_OPTIONS": "--arch sm_90"}
+        command = [script, real.CLI, self.site, work]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertNotIn("WRONG", done.stdout)
+        self.assertEqual(done.stdout.count("ok    killed in"), 6)
+        self.assertIn("ok    the same choices as without a kill", done.stdout)
+
+
 class Busy(Fixture):
     def test_others_at_work_are_named_and_left_alone(self):
         self.cli(*self.words)
