@@ -27,6 +27,8 @@ def gate(full_nvlink, devices, cls_name="CustomAllreduce"):
         log.warning("the verdict has no PASS for SGLang's own custom all-reduce on GPUs %s: stock", list(devices))
         return full_nvlink
     if rebuilt is not None and not rebuilt.admit(full_nvlink):
+        if not full_nvlink:
+            log.warning("the rebuilt kernel does not serve the group on GPUs %s: stock", list(devices))
         return full_nvlink
     if not full_nvlink:
         log.info("SGLang's own custom all-reduce is allowed on PCIe-only GPUs %s", list(devices))

@@ -107,25 +107,21 @@ def _library():
 
 
 class Library:
-    """The seven functions as SGLang calls them. A device index stands for the current device where SGLang names none."""
+    """The seven functions as SGLang calls them; each works on the device of its communicator."""
 
     def __init__(self, native):
         self._native = native
-        pointer, size = ctypes.c_void_p, ctypes.c_size_t
+        pointer, size, number = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
         for name, result, arguments in (
-            ("abi", ctypes.c_int, ()),
+            ("abi", number, ()),
             ("last_error", ctypes.c_char_p, ()),
             ("meta_size", ctypes.c_int64, ()),
-            ("init_custom_ar", pointer, (ctypes.c_int, pointer, ctypes.c_int, ctypes.c_int, pointer, size, ctypes.c_int)),
-            ("dispose", ctypes.c_int, (ctypes.c_int, pointer)),
-            ("register_buffer", ctypes.c_int, (ctypes.c_int, pointer, pointer, ctypes.c_int)),
-            (
-                "all_reduce",
-                ctypes.c_int,
-                (ctypes.c_int, pointer, pointer, pointer, size, ctypes.c_int, pointer, size, pointer),
-            ),
-            ("get_graph_buffer_ipc_meta", ctypes.c_int64, (ctypes.c_int, pointer, pointer, pointer, size)),
-            ("register_graph_buffers", ctypes.c_int, (ctypes.c_int, pointer, pointer, pointer, size, ctypes.c_int)),
+            ("init_custom_ar", pointer, (number, pointer, number, number, pointer, size, number)),
+            ("dispose", number, (number, pointer)),
+            ("register_buffer", number, (number, pointer, pointer, number)),
+            ("all_reduce", number, (number, pointer, pointer, pointer, size, number, pointer, size, pointer)),
+            ("get_graph_buffer_ipc_meta", ctypes.c_int64, (number, pointer, pointer, pointer, size)),
+            ("register_graph_buffers", number, (number, pointer, pointer, pointer, size, number)),
         ):
             try:
                 function = getattr(native, "upstream_" + name)

@@ -1,9 +1,9 @@
-"""Build communicators in one patched tree that has a libupstream.so, use them, and print as JSON who was asked for what.
+"""Build communicators in one patched tree that has a libupstream.so, use them, and print as JSON who was asked.
 
     python3 -I -B hooked.py TREE SCENARIO...
 
-As tests/runtime/harness.py does it, whose stand-ins these are; but the modules in which SGLang keeps the seven functions
-are its own, too, and what they call is stood in for.
+As tests/runtime/harness.py does it, whose stand-ins these are; but the modules in which SGLang keeps the seven
+functions are its own, too, and what they call is stood in for.
 """
 
 import json

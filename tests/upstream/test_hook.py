@@ -1,5 +1,5 @@
-"""SGLang's own CustomAllreduce of real wheels on libupstream.so: only where that was asked for and all ranks can, and then
-with all seven functions; stock in every other case. The library is a stand-in that writes down what it is asked for."""
+"""SGLang's own CustomAllreduce of real wheels on libupstream.so: only where that was asked for and all ranks can, and
+then with all seven functions; stock in every other case. The library is a stand-in that writes down who asks what."""
 
 import json
 import os
@@ -179,6 +179,7 @@ class OnStock(Trees):
                 (four,) = self.run_in(self.tree(version), FOUR, **UNSAFE)
                 self.assertEqual(four["overlay"], [])
                 self.assertTrue(four.get("disabled", True))
+                self.assertTrue(any("does not serve" in line[1] for line in four["log"]), four["log"])
 
 
 if __name__ == "__main__":
