@@ -75,7 +75,8 @@ static void heads_of(struct cells *out, const struct sp_report *report, const st
     if (report->verbose)
         add(out, "eager");
     for (size_t i = 0; i < rivals; i++)
-        add(out, "%s", rival_head(&group->rival[rival[i]]));
+        if (!group->rival[rival[i]].error[0])
+            add(out, "%s", rival_head(&group->rival[rival[i]]));
     add(out, "ratio");
     add(out, "x model");
     add(out, "serves");
@@ -108,7 +109,8 @@ static void row_of(struct cells *out, const struct sp_report *report, const stru
     if (report->verbose)
         add_us(out, ours->us.eager);
     for (size_t i = 0; i < rivals; i++)
-        add_us(out, row->rival[rival[i]].step);
+        if (!group->rival[rival[i]].error[0])
+            add_us(out, row->rival[rival[i]].step);
     add_number(out, stock > 0 && step > 0, 2, step > 0 ? stock / step : 0);
     add_number(out, ours->model > 0 && step > 0, 1, ours->model > 0 ? step / ours->model : 0);
     add(out, "%s", serves ? "ours" : row->chosen < 0 ? "stock" : "");

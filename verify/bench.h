@@ -91,6 +91,7 @@ struct sp_bench_group {
     struct sp_bench_rival rival[SP_BENCH_RIVALS];
     size_t rival_count;
     struct sp_bench_rates rates;
+    bool nvlink;              /* it joins all of them: SGLang leaves such a group alone, unless a backend is named */
     struct sp_bench_row *row; /* sizes rise */
     size_t row_count;
     json_t *before; /* tables that served so far, or NULL: what they chose stays where nothing beats it by the noise */

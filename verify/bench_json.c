@@ -89,9 +89,9 @@ static json_t *group_json(const struct sp_bench_group *group)
         (void)json_array_append_new(rivals, rival_json(&group->rival[i]));
     for (size_t i = 0; i < group->row_count; i++)
         (void)json_array_append_new(rows, row_json(group, &group->row[i]));
-    return json_pack("{s:I, s:s, s:o, s:o, s:o, s:o, s:O?}", "world", (json_int_t)group->world, "type", group->type,
-                     "gpus", gpus_json(group), "rates", rates_json(&group->rates), "rivals", rivals, "rows", rows,
-                     "tables", group->tables);
+    return json_pack("{s:I, s:s, s:b, s:o, s:o, s:o, s:o, s:O?}", "world", (json_int_t)group->world, "type",
+                     group->type, "nvlink", group->nvlink, "gpus", gpus_json(group), "rates", rates_json(&group->rates),
+                     "rivals", rivals, "rows", rows, "tables", group->tables);
 }
 
 json_t *sp_bench_json(const struct sp_bench *bench)
@@ -288,6 +288,7 @@ static int read_group(struct sp_bench *bench, const json_t *from)
     EACH(rc, rows, "rows", read_row(group, item))
     if (rc == SP_OK) {
         sp_bench_find_stock(group);
+        group->nvlink = json_is_true(json_object_get(from, "nvlink"));
         group->before = json_incref(json_object_get(from, "tables"));
     }
     return rc;

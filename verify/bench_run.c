@@ -284,38 +284,74 @@ static void judge_own(struct sp_check *check, const struct sp_proc_result *resul
         check->status = SP_CHECK_SKIP;
 }
 
-static int measure_own(struct work *work, const struct job *job, const char *name)
+/* Why there is no figure of it stands where the figure would. */
+static int tell_own(struct work *work, const struct job *job, const struct sp_check *check)
 {
-    const double start = sp_now_ms();
+    const char *why = json_string_value(check->actual);
+    int rc = SP_OK;
+
+    for (size_t i = 0; i < work->bench->group_count && rc == SP_OK; i++) {
+        struct sp_bench_group *group = &work->bench->group[i];
+        const char *uuid[SP_BENCH_WORLD];
+        size_t at = 0;
+
+        uuids_of(uuid, &work->gpus, &job->set);
+        if (group->world != job->set.count || strcmp(group->uuid[0], uuid[0]) || strcmp(group->uuid[1], uuid[1]))
+            continue;
+        rc = sp_bench_rival_of(&at, group, "v1");
+        if (rc == SP_OK)
+            (void)snprintf(group->rival[at].error, sizeof group->rival[at].error, "%s", why ? why : "it did not run");
+    }
+    return rc;
+}
+
+static const char *why_not_own(const struct work *work)
+{
+    return !work->plan->python ? "no interpreter was named that could run it"
+           : work->plan->quick ? "not with --quick: to load SGLang takes longer than all else"
+                               : NULL;
+}
+
+static int run_own(struct work *work, const struct job *job, struct sp_check *check)
+{
     char sizes[SP_BENCH_SIZES * 12];
     const char *const argv[] = {work->plan->python, "-m",  "sgl_pcie.stock", "--world", "2", "--types", "bf16",
                                 "--sizes",          sizes, "--stream",       NULL};
-    struct sp_proc_result result = {.status = 0};
+    struct sp_proc_result result;
     struct sp_bench_end end;
-    struct sp_check *check;
-    int rc = sp_check_new(&check, &work->plan->ladder->checks, LEVEL, "bench.v1.%s", name);
+    int rc;
 
-    if (rc < 0)
-        return rc;
     say_sizes(sizes, sizeof sizes, work->plan);
-    sp_check_expect(check, "SGLang's own custom all-reduce, timed");
-    if (!work->plan->python || work->plan->quick) {
-        check->status = SP_CHECK_SKIP;
-        sp_check_actual(check, work->plan->python ? "not with --quick: to load SGLang takes longer than all else"
-                                                  : "no interpreter was named that could run it");
-        return SP_OK;
-    }
     if (work->plan->progress)
-        work->plan->progress("SGLang's own custom all-reduce",
-                             (double)(work->job_count - work->at - 1) * work->seconds + OWN_SECONDS / 3.0);
+        work->plan->progress("SGLang's own custom all-reduce", (work->end_ms - sp_now_ms()) / 1e3 + OWN_SECONDS / 3.0);
     rc = sp_gpu_run_program(&result, work->plan->ladder, &work->gpus, &job->set, argv, OWN_SECONDS);
     if (rc == SP_OK)
         judge_own(check, &result);
     if (rc == SP_OK && check->status == SP_CHECK_PASS)
         rc = read_output(work, &result, &job->set, "sgl_pcie.stock", &end);
+    sp_proc_free(&result);
+    return rc;
+}
+
+static int measure_own(struct work *work, const struct job *job, const char *name)
+{
+    const char *why = why_not_own(work);
+    const double start = sp_now_ms();
+    struct sp_check *check;
+    int rc = sp_check_new(&check, &work->plan->ladder->checks, LEVEL, "bench.v1.%s", name);
+
+    if (rc < 0)
+        return rc;
+    sp_check_expect(check, "SGLang's own custom all-reduce, timed");
+    check->status = SP_CHECK_SKIP;
+    if (why)
+        sp_check_actual(check, "%s", why);
+    else
+        rc = run_own(work, job, check);
+    if (rc == SP_OK && check->status == SP_CHECK_SKIP)
+        rc = tell_own(work, job, check);
     check->duration_ms = sp_now_ms() - start;
     work->end_ms += check->duration_ms; /* it has time of its own */
-    sp_proc_free(&result);
     return rc;
 }
 
@@ -345,6 +381,21 @@ static void set_links(struct sp_bench_group *group, const struct sp_topology *to
             group->rates.link_most = least(group->rates.link_most, lane_gbs(link->gpu_speed) * (double)link->gpu_width);
         }
     }
+}
+
+static bool nvlink_joins(const struct sp_bench_group *group, const struct sp_topology *topology)
+{
+    size_t at[SP_BENCH_WORLD] = {0};
+    bool all = true;
+
+    for (size_t k = 0; k < group->world; k++)
+        for (size_t i = 0; i < topology->gpu_count; i++)
+            if (topology->gpu[i].number == group->number[k])
+                at[k] = i;
+    for (size_t a = 0; a < group->world; a++)
+        for (size_t b = a + 1; b < group->world; b++)
+            all = all && sp_topology_nvlink(topology, at[a], at[b]);
+    return all;
 }
 
 /* ---- the run ---- */
@@ -383,8 +434,10 @@ int sp_bench_run(struct sp_bench *out, const struct sp_bench_plan *plan)
     work->end_ms = sp_now_ms() + 1e3 * (plan->quick ? QUICK_SECONDS : FULL_SECONDS);
     for (; work->at < work->job_count && rc == SP_OK; work->at++)
         rc = run_job(work, &work->job[work->at]);
-    for (size_t i = 0; i < out->group_count; i++)
+    for (size_t i = 0; i < out->group_count; i++) {
         set_links(&out->group[i], plan->ladder->topology);
+        out->group[i].nvlink = nvlink_joins(&out->group[i], plan->ladder->topology);
+    }
     plan->ladder->seen = NULL;
     free(work);
     return rc;

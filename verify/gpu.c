@@ -9,7 +9,7 @@
 
 extern char **environ;
 
-enum { OUTPUT_MAX = 8 << 20, EXTRA = 3 };
+enum { OUTPUT_MAX = 8 << 20, EXTRA = 4 };
 
 /* ---- environment ---- */
 
@@ -44,6 +44,7 @@ static const char **environment(const char *devices)
     if (list) {
         list[used++] = devices;
         list[used++] = "CUDA_DEVICE_ORDER=PCI_BUS_ID";
+        list[used++] = "PYTHONSAFEPATH=1"; /* `python -m` would look into the current folder first */
     }
     return list;
 }

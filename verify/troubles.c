@@ -35,6 +35,17 @@ static int say(struct sp_bench *bench, const char *fmt, ...)
 
 /* ---- links ---- */
 
+/* No trouble of the links, but of expectations. */
+static int look_at_nvlink(struct sp_bench *bench, const struct sp_bench_group *group)
+{
+    if (!group->nvlink)
+        return SP_OK;
+    return say(bench,
+               "%zu GPUs: NVLink joins them all: SGLang leaves such a group alone, whatever the profile says, unless "
+               "SGLANG_PCIE_AR_BACKEND names peer or host",
+               group->world);
+}
+
 static int look_at_link(struct sp_bench *bench, const struct sp_bench_group *group)
 {
     const struct sp_bench_rates *is = &group->rates;
@@ -121,9 +132,14 @@ int sp_bench_look(struct sp_bench *bench)
     rc = bench->troubles ? SP_OK : sp_err(SP_ECANNOT, "out of memory");
     for (size_t i = 0; i < bench->group_count && rc == SP_OK; i++) {
         const struct sp_bench_group *group = &bench->group[i];
-        const size_t before = json_array_size(bench->troubles);
+        size_t before;
 
-        rc = look_at_link(bench, group);
+        if (!sp_bench_decides(bench, i))
+            continue;
+        rc = look_at_nvlink(bench, group);
+        before = json_array_size(bench->troubles);
+        if (rc == SP_OK)
+            rc = look_at_link(bench, group);
         if (rc == SP_OK)
             rc = look_at_host(bench, group);
         if (rc == SP_OK)

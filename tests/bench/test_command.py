@@ -6,6 +6,7 @@ import pty
 import shutil
 import signal
 import subprocess
+import sys
 import time
 import unittest
 
@@ -76,6 +77,11 @@ class Written(Bench):
         self.assertIn("push-one-shot", str(self.profile()["tables"]))
         self.bench(FAKE_BENCH="slow:push-one-shot")
         self.assertNotIn("push-one-shot'", str(self.profile()["tables"]))
+
+    def test_what_was_not_measured_is_said_where_its_figures_would_be(self):
+        told = self.cli("bench", "--site", self.site)
+        self.assertIn("# v1: not measured: no interpreter was named that could run it", told)
+        self.assertNotIn("  v1  ", told)
 
     def test_where_stock_wins_nothing_is_enabled(self):
         told = self.bench(FAKE_BENCH="stock")
@@ -281,6 +287,55 @@ class Four(Bench):
             for group in self.bench()["bench"]["groups"]
         ]
         self.assertEqual(groups, [([2, 3], {"push"}), ([0, 1], {"host"}), ([0, 1, 2, 3], {"host"})])
+
+
+STOCK = """
+import argparse, json, os, sys
+words = argparse.ArgumentParser()
+for name in ("world", "types", "sizes"):
+    words.add_argument("--" + name)
+words.add_argument("--stream", action="store_true")
+given = words.parse_args()
+assert given.world == "2" and given.types == "bf16" and len(os.environ["CUDA_VISIBLE_DEVICES"].split(",")) == 2
+if os.environ.get("FAKE_V1"):
+    sys.exit(os.environ["FAKE_V1"])
+print(json.dumps({"kind": "start", "gpus": []}))
+for size in map(int, given.sizes.split(",")):
+    time = {"us": 3.0 + size / 2**16, "p10": 3.0, "p90": 3.0, "n": 20}
+    print(json.dumps({"kind": "row", "world": 2, "dtype": "bf16", "bytes": size, "by": "v1", "name": "v1", "transport": None,
+                      "graph": time, "step": time if size <= 2**23 else None, "eager": None, "in_place": None, "wrong": 0}))
+print(json.dumps({"kind": "end", "exit_code": 0, "unmeasured": 0}))
+"""
+
+
+class Own(Bench):
+    """SGLang's own kernel, by the install's interpreter."""
+
+    def setUp(self):
+        super().setUp()
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", self.scratch / "env"], check=True)
+        (packages,) = (self.scratch / "env/lib").glob("python3*/site-packages")
+        shutil.copytree(self.site, packages, dirs_exist_ok=True)
+        (packages / "sgl_pcie/stock.py").write_text(STOCK)
+        self.site = packages
+        self.prove()
+
+    def rows(self, **environment):
+        told = self.cli("bench", "--python", self.scratch / "env/bin/python", "--json", **environment)
+        (group,) = json.loads(told)["bench"]["groups"]
+        return {row["bytes"]: row for row in group["rows"]}, {rival["name"]: rival for rival in group["rivals"]}
+
+    def test_it_is_stock_at_the_sizes_that_it_takes(self):
+        rows, rivals = self.rows()
+        self.assertEqual({size: row["stock"] for size, row in rows.items()}, {s: "v1" if s <= 2**23 else "nccl" for s in rows})
+        self.assertEqual(rows[2048]["chosen"], "push-one-shot")
+        self.assertEqual(rows[1 << 20]["chosen"], "stock")  # where ours beats NCCL, and not this
+        self.assertIsNone(rivals["v1"]["error"])
+
+    def test_where_it_cannot_run_nccl_is_stock_and_that_is_said(self):
+        rows, rivals = self.rows(FAKE_V1="there is no kernel package")
+        self.assertEqual({row["stock"] for row in rows.values()}, {"nccl"})
+        self.assertIn("there is no kernel package", rivals["v1"]["error"])
 
 
 @unittest.skipUnless(os.environ.get("GPU_FAKE"), "there are no headers of CUDA to build it with")
