@@ -39,7 +39,7 @@ def run(command):
 
 def build(recipe, archs):
     """What a recipe has at its top; in kernels/ of the folder, as build/ does it."""
-    nvcc = os.environ.get("SGL_PCIE_NVCC") or shutil.which("nvcc")
+    nvcc = os.environ.get("SGL_PCIE_NVCC") or shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
     common = dict(cc="gcc", nvcc=nvcc, cuda=str(Path(nvcc).resolve().parent.parent), library="../out/libpar.so")
     name, objects, commands = recipe["library"], [], []
     Path("../obj", name).mkdir(parents=True, exist_ok=True)

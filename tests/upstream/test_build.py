@@ -18,6 +18,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / name) for name in ("patches", "cli")]
 
 import real  # noqa: E402
+import recipe  # noqa: E402
 import schema  # noqa: E402
 import source  # noqa: E402
 
@@ -380,6 +381,29 @@ class Built(Case):
             handle = native.upstream_init_custom_ar(0, None, 4, 0, None, ctypes.c_size_t(0), 0)
             self.assertIsNone(handle, "no exception passes the interface")
             self.assertIn(b"cudaGetDevice", native.upstream_last_error())
+
+    @unittest.skipUnless(os.environ.get("SP_LIBPAR"), "no libpar.so here")
+    def test_the_probe_needs_what_its_recipe_lists(self):
+        """And nothing else; libpar.so is the one that is here, since the probe's own takes a minute to compile."""
+        kernels, out = self.folder / "kernels", self.folder / "out"
+        for name in ("upstream/overlay.json", "upstream/probe.json"):
+            made = json.loads((real.ROOT / "kernels" / name).read_text())
+            for key in ("sources", "kernels", "headers", "files"):
+                for file in made.get(key, ()):
+                    (kernels / file).parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy(real.ROOT / "kernels" / file, kernels / file)
+        (kernels / "upstream/text").mkdir()
+        shutil.copy(self.text, kernels / "upstream/text")
+        out.mkdir()
+        shutil.copy(os.environ["SP_LIBPAR"], out / "libpar.so")
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(kernels)
+        for name in ("overlay", "probe"):
+            recipe.build(json.loads((real.ROOT / "kernels/upstream" / (name + ".json")).read_text()), ["90"])
+        if not os.path.exists("/dev/nvidia0"):
+            done = subprocess.run([out / "upstream-probe"], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 5, done.stderr)
+            self.assertIn("no usable GPU", json.loads(done.stdout)["message"])
 
     def test_built_again_from_another_text(self):
         """What is built beside ours, and ours beside it, stay."""
