@@ -283,7 +283,7 @@ static void put_page(struct sp_page *page)
 {
     struct sp_page_state state;
 
-    sp_page_state_of(&state, page->bundle);
+    sp_page_state_of(&state, page->bundle, page->topology.gpu_count > 1 && !sp_topology_pcie(&page->topology));
     put_head(page, &state);
     put_banner(page, &state);
     sp_put(page->out, "<main>\n");

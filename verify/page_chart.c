@@ -166,7 +166,7 @@ static void put_legend(const struct frame *frame)
                classes[line], LEFT + 12, y - 4, LEFT + 48, y);
         sp_put_html(frame->out, sp_lines_name(frame->lines, (enum sp_line)line));
         sp_put(frame->out, "</text>\n");
-        y += 18;
+        y += 21;
     }
 }
 

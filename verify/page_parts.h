@@ -48,7 +48,8 @@ struct sp_page_state {
     const char *next; /* a command, or NULL */
 };
 
-void sp_page_state_of(struct sp_page_state *out, const json_t *bundle);
+/* nvlink: it joins all GPUs. */
+void sp_page_state_of(struct sp_page_state *out, const json_t *bundle, bool nvlink);
 
 /* ---- parts of the page ---- */
 

@@ -109,7 +109,8 @@ static void see_flag(struct sp_page_stage *out, const json_t *status)
     const char *value = SP_TEXT(status, "flag", "value");
 
     if (strcmp(value, "1") == 0)
-        set(out, SP_MARK_DONE, "by %s", SP_TEXT(status, "flag", "source"));
+        set(out, SP_MARK_DONE, "%s",
+            strcmp(SP_TEXT(status, "flag", "source"), "install") == 0 ? "for this environment" : "by the variable");
     else if (strcmp(value, "unsafe") == 0)
         set(out, SP_MARK_BAD, "unsafe: without a proof");
     else
@@ -118,7 +119,7 @@ static void see_flag(struct sp_page_stage *out, const json_t *status)
 
 /* ---- the whole ---- */
 
-static void summarize(struct sp_page_state *out)
+static void summarize(struct sp_page_state *out, bool nvlink)
 {
     static const char *const missing[SP_PAGE_STAGES] = {
         "SGLang is not patched: it behaves as stock",
@@ -144,7 +145,9 @@ static void summarize(struct sp_page_state *out)
     out->mark = first < SP_PAGE_STAGES ? out->stage[first].mark : SP_MARK_DONE;
     out->next = first < SP_PAGE_STAGES && out->mark == SP_MARK_NEXT ? commands[first] : NULL;
     if (first == SP_PAGE_STAGES)
-        (void)snprintf(out->headline, sizeof out->headline, "Enabled: SGLang uses the PCIe all-reduce");
+        (void)snprintf(out->headline, sizeof out->headline, "%s",
+                       nvlink ? "Enabled, but NVLink joins all GPUs: auto leaves them to SGLang’s own"
+                              : "Enabled: SGLang uses the PCIe all-reduce");
     else
         (void)snprintf(out->headline, sizeof out->headline, "%s",
                        out->mark == SP_MARK_BAD ? wrong[first] : missing[first]);
@@ -161,7 +164,7 @@ static void say_no_install(struct sp_page_state *out, const json_t *bundle)
                    why[0] ? "No SGLang was found here" : "A machine, without an install");
 }
 
-void sp_page_state_of(struct sp_page_state *out, const json_t *bundle)
+void sp_page_state_of(struct sp_page_state *out, const json_t *bundle, bool nvlink)
 {
     static const char *const names[SP_PAGE_STAGES] = {"Patched", "Built", "Proved", "Measured", "Enabled"};
     const json_t *status = SP_ITEM(bundle, "status");
@@ -178,7 +181,7 @@ void sp_page_state_of(struct sp_page_state *out, const json_t *bundle)
     see_verdict(&out->stage[PROVED], bundle);
     see_profile(&out->stage[MEASURED], bundle);
     see_flag(&out->stage[ENABLED], status);
-    summarize(out);
+    summarize(out, nvlink);
     if (json_is_true(SP_ITEM(status, "pending")))
         out->next = "sgl-pcie recover";
 }

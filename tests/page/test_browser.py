@@ -61,7 +61,7 @@ class Shown(Browser):
             best = next(item["step_us"] for item in row["ours"] if item["algorithm"] == wanted)
             self.assertIn(f"{best:.2f}" if best < 100 else f"{best:.1f}", text)
         self.assertEqual(dom.count('class="chart"'), 1)
-        self.assertIn("Enabled: SGLang uses the PCIe all-reduce", text)
+        self.assertIn("Enabled, but NVLink joins all GPUs", text)
 
     def look(self, colours, *words):
         image = self.shot(whole(), 1280, 900, *words)

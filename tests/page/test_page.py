@@ -179,7 +179,9 @@ class States(Page):
         stale = {"present": True, "fresh": False, "result": "PASS", "reasons": ["driver was 1, is 2"]}
         failed = {"present": True, "fresh": True, "result": "FAIL", "reasons": ["nothing passed"]}
         cases = [
-            (lambda bundle: None, {}, "Enabled: SGLang uses", None, "done"),
+            (lambda bundle: None, {}, "Enabled, but NVLink joins all GPUs: auto leaves them to SGLang’s own", None, "done"),
+            (lambda bundle: [pair.update(nvlink="NS") for pair in bundle["recording"]["pairs"]], {},
+             "Enabled: SGLang uses the PCIe all-reduce", None, "done"),
             (files("pristine"), {}, "not patched", "sgl-pcie apply", "next"),
             (files("drifted"), {}, "cannot be used as it is", None, "bad"),
             (install(pending=True), {}, "cannot be used as it is", "sgl-pcie recover", "bad"),
@@ -385,7 +387,7 @@ class Example(Page):
         made, kept = ((folder / "report.html").read_text() for folder in (self.folder, self.FOLDER))
         self.assertTrue(made == kept, "sgl-pcie report --from docs/example/report.json --out docs/example/report.html")
         self.check(kept)
-        self.assertIn("Enabled: SGLang uses the PCIe all-reduce", kept)
+        self.assertIn("Enabled, but NVLink joins all GPUs", kept)
 
     def test_the_plot_has_every_measurement(self):
         bench = json.loads((self.FOLDER / "bench.json").read_text())
