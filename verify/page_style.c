@@ -1,4 +1,4 @@
-/* Light and dark as the reader has it, narrow and wide, and on paper. Colours are names, so that each is chosen once. */
+/* Light and dark as the reader has it, narrow and wide, and on paper. Each colour is chosen once, by a name. */
 #include "verify/page_parts.h"
 
 /* A style sheet, line by line. */
