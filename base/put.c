@@ -19,14 +19,38 @@ static int open_file(int *fd, bool *made, const char *path)
     return *fd < 0 ? sp_err_sys(SP_ECANNOT, "cannot write '%s'", path) : SP_OK;
 }
 
+static void folder_of(char out[PATH_MAX], const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    if (!slash)
+        (void)snprintf(out, PATH_MAX, ".");
+    else
+        (void)snprintf(out, PATH_MAX, "%.*s", slash == path ? 1 : (int)(slash - path), path);
+}
+
+int sp_put_check(const char *path)
+{
+    char folder[PATH_MAX];
+    struct stat st;
+    int rc = SP_OK;
+
+    folder_of(folder, path);
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
+        errno = EISDIR;
+        rc = sp_err_sys(SP_ECANNOT, "cannot write '%s'", path);
+    } else if (access(path, F_OK) == 0 ? access(path, W_OK) != 0 : access(folder, W_OK | X_OK) != 0) {
+        rc = sp_err_sys(SP_ECANNOT, "cannot write '%s'", path);
+    }
+    return rc;
+}
+
 static int adopt(int fd, const char *path)
 {
-    char folder[PATH_MAX] = ".";
-    const char *slash = strrchr(path, '/');
+    char folder[PATH_MAX];
     int dir, rc;
 
-    if (slash)
-        (void)snprintf(folder, sizeof folder, "%.*s", slash == path ? 1 : (int)(slash - path), path);
+    folder_of(folder, path);
     dir = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
     rc = dir < 0 ? sp_err_sys(SP_ECANNOT, "cannot open '%s'", folder) : sp_adopt(fd, dir, path);
     if (dir >= 0)

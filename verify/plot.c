@@ -67,8 +67,11 @@ static int format_of(enum sp_plot_format *out, const char *path)
 int sp_plot_check(const char *path)
 {
     enum sp_plot_format format;
-    int rc = strcmp(path, "-") == 0 ? SP_OK : format_of(&format, path);
+    const bool shown = strcmp(path, "-") == 0;
+    int rc = shown ? SP_OK : format_of(&format, path);
 
+    if (rc == SP_OK && !shown)
+        rc = sp_put_check(path);
     return rc == SP_OK ? find_gnuplot() : rc;
 }
 

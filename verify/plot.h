@@ -15,7 +15,7 @@
 #include "verify/bench.h"
 
 /* Can a plot be written to this file, or shown, for "-"? SP_EUSAGE: it ends neither in .svg nor in .png; SP_ECANNOT: no
- * gnuplot. */
+ * gnuplot, or no place. */
 int sp_plot_check(const char *path);
 
 /* All groups, one below the other. SP_EFAIL where nothing was measured. */

@@ -84,6 +84,29 @@ static void a_folder_that_is_not_there_is_named(void **state)
     assert_said("no/out': No such file or directory");
 }
 
+static void a_place_that_cannot_be_written_is_known_before(void **state)
+{
+    const struct tree *tree = *state;
+
+    tree_mkdir(tree, "folder");
+    tree_put(tree, "old", "text");
+    assert_int_equal(sp_put_check(in(tree, "no/out")), SP_ECANNOT);
+    assert_said("no/out': No such file or directory");
+    assert_int_equal(sp_put_check(in(tree, "old/out")), SP_ECANNOT);
+    assert_int_equal(sp_put_check(in(tree, "folder")), SP_ECANNOT);
+    assert_said("Is a directory");
+    assert_int_equal(sp_put_check(in(tree, "new")), SP_OK);
+    assert_int_equal(sp_put_check(in(tree, "old")), SP_OK);
+    assert_int_equal(sp_put_check("/dev/null"), SP_OK);
+    assert_false(tree_has(tree, "new"));
+    assert_text(tree, "old", "text");
+    if (geteuid() != 0) {
+        assert_int_equal(fchmod(tree->fd, 0555), 0);
+        assert_int_equal(sp_put_check(in(tree, "new")), SP_ECANNOT);
+        assert_int_equal(fchmod(tree->fd, 0755), 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -92,6 +115,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_root_makes_belongs_to_the_owner_of_the_folder, tree_setup, tree_teardown),
         cmocka_unit_test_setup_teardown(a_file_that_could_not_be_finished_is_gone, tree_setup, tree_teardown),
         cmocka_unit_test_setup_teardown(a_folder_that_is_not_there_is_named, tree_setup, tree_teardown),
+        cmocka_unit_test_setup_teardown(a_place_that_cannot_be_written_is_known_before, tree_setup, tree_teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

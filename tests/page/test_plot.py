@@ -145,6 +145,15 @@ class Refused(Plot):
         for groups in ([], [measured()["groups"][0] | {"rows": []}]):
             self.assertIn("nothing was measured", self.plot(measured() | {"groups": groups}, expect=1))
 
+    def test_a_place_that_cannot_be_written_is_said_first(self):
+        (self.folder / "folder.svg").mkdir()
+        for name in ("no/plot.svg", "folder.svg"):
+            done = run(PLOT_TOOL, "check", self.folder / name)
+            self.assertEqual(done.returncode, 5)
+            self.assertIn(f"cannot write '{self.folder / name}'", done.stderr)
+        self.assertEqual(run(PLOT_TOOL, "check", self.folder / "new.svg").returncode, 0)
+        self.assertFalse((self.folder / "new.svg").exists())
+
     def test_a_folder_that_is_not_there_is_named(self):
         self.assertIn("no/plot.svg", self.plot(measured(), "no/plot.svg", expect=5))
 
