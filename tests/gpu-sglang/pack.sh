@@ -5,7 +5,7 @@
 #
 # FOLDER gets wheels/ (downloaded once), site/ (sglang 0.5.11 and its kernel package, torch not included: 0.5.11 pins 2.11), releases/VERSION (other
 # releases, Python files only), other/ (our package with another build of libpar.so), model/ (configuration of a Qwen3-32B-like model and a toy
-# tokenizer; weights are dummies), stubs/. Then two archives: base.txz (42 MiB, minutes to write) and ours.txz (what a new build of this project changes).
+# tokenizer; weights are dummies), stubs/. Then two archives: base.txz (39 MiB, minutes to write) and ours.txz (what a new build of this project changes).
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 folder=$(realpath -m "$1")
