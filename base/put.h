@@ -14,7 +14,8 @@
  */
 int sp_put_check(const char *path);
 
-/* Could it be written, as far as can be told without touching it? For a name that is used after long work. SP_ECANNOT. */
+/* Could it be written, as far as can be told without touching it? For a name that is used after long work. SP_ECANNOT.
+ */
 int sp_put_check(const char *path);
 
 /* SP_ECANNOT names the path. */

@@ -259,7 +259,11 @@ static size_t places_of(struct place out[PLACES], const struct sp_bench *bench)
 
 static const char *remark(const struct sp_saving *is)
 {
-    return !is->known ? "not measured up to there" : !is->served ? "stock stays" : is->measured ? "" : "between sizes";
+    return !is->known     ? "not measured up to there"
+           : !is->served  ? "stock stays"
+           : is->measured ? ""
+           : is->below    ? "as the smallest size"
+                          : "between sizes";
 }
 
 static int step_row(struct sp_table *table, const struct place *at, const struct sp_step *step)
@@ -269,7 +273,7 @@ static int step_row(struct sp_table *table, const struct place *at, const struct
     struct sp_saving is;
 
     sp_step_cost(&is, at->group, at->table, step);
-    add(&cells, "%s", step->name);
+    add(&cells, step->count == 1 ? "%.31s" : "%.27s ...", step->name);
     add(&cells, "%zu", at->group->world);
     add(&cells, "%s", sp_step_backends(backends, at->group, at->table));
     add(&cells, "%llu x %llu%s", (unsigned long long)step->times[0], (unsigned long long)step->bytes[0],

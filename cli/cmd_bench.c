@@ -1,5 +1,6 @@
 #include "base/file.h"
 #include "base/json.h"
+#include "base/put.h"
 #include "cli/bench_show.h"
 #include "cli/subject.h"
 #include "verify/bench_run.h"
@@ -117,6 +118,11 @@ static int check_from(const struct sp_args *args)
     return SP_OK;
 }
 
+static bool is_terminal(const char *plot)
+{
+    return strcmp(plot, "-") == 0;
+}
+
 static int read_seconds(double *out, const struct sp_args *args)
 {
     const char *text = sp_args_value(args, "timeout");
@@ -149,6 +155,8 @@ static int read_options(struct wanted *out, const struct sp_args *args)
     add_step_sizes(out);
     if (rc == SP_OK && out->plot)
         rc = sp_plot_check(out->plot);
+    if (rc == SP_OK && out->plot && !is_terminal(out->plot))
+        rc = sp_put_check(out->plot);
     return rc;
 }
 
@@ -181,11 +189,15 @@ static int show(struct sp_report *report, struct sp_bench *bench, const struct w
         rc = sp_show_bench(report, bench);
     if (rc == SP_OK && report->text)
         rc = sp_show_steps(report, bench, wanted->step, wanted->step_count);
-    if (rc == SP_OK && wanted->plot && strcmp(wanted->plot, "-") == 0)
-        rc = draw(report, bench);
-    else if (rc == SP_OK && wanted->plot)
-        rc = sp_plot_file(wanted->plot, bench);
     return rc;
+}
+
+/* Last: a picture that fails costs nothing else. */
+static int plot(const struct sp_report *report, const struct sp_bench *bench, const struct wanted *wanted)
+{
+    if (!wanted->plot)
+        return SP_OK;
+    return is_terminal(wanted->plot) ? draw(report, bench) : sp_plot_file(wanted->plot, bench);
 }
 
 /* ---- what was measured before ---- */
@@ -238,6 +250,8 @@ static int replay(struct sp_report *report, const char *path, const struct wante
         if (wrong < 0)
             (void)sp_report_judge(report, wrong);
         rc = show(report, &bench, wanted);
+        if (rc == SP_OK)
+            rc = plot(report, &bench, wanted);
         report->judged = report->judged && rc == SP_OK;
         summary = summary_of(&bench, &wins);
     }
@@ -461,6 +475,8 @@ static int conclude(struct session *session)
         return sp_err_hint(sp_err(SP_ECANNOT, "there is nothing to compare with: no NCCL was found"),
                            "install the nvidia-nccl package of the interpreter, or set LD_LIBRARY_PATH");
     rc = counts(session->wanted) ? write_profile(session) : SP_OK;
+    if (rc == SP_OK)
+        rc = plot(session->report, &session->bench, session->wanted);
     return rc == SP_OK ? say(session) : rc;
 }
 
@@ -483,12 +499,23 @@ static int bench(struct session *session, const char *gpus)
     return rc;
 }
 
+/* What another machine measured is no recording of it. */
+static int check_choice(const struct sp_survey *survey)
+{
+    int rc = sp_choice_check(&survey->choice, &survey->recording);
+
+    if (rc == SP_ECANNOT && survey->recording.gpu_count == 0)
+        (void)sp_err_hint(rc, "run it on the machine with the GPUs; in a container: docker run --gpus all; what was "
+                              "measured before: --from FILE");
+    return rc;
+}
+
 static int open_session(struct session *session, const struct sp_args *args)
 {
     int rc = sp_survey_make(session->survey, NULL, sp_args_value(args, "gpus"));
 
     if (rc == SP_OK)
-        rc = sp_choice_check(&session->survey->choice, &session->survey->recording);
+        rc = check_choice(session->survey);
     if (rc == SP_OK)
         rc = sp_subject_locate(session->subject, args);
     if (rc < 0)

@@ -91,6 +91,7 @@ static void add_part(struct sp_saving *out, const struct sp_bench_group *group, 
 
     out->known = out->known && stock > 0;
     out->measured = out->measured && there && group->row[at].bytes == bytes;
+    out->below = out->below || (at == 0 && there && bytes < group->row[0].bytes);
     out->stock_ms += times * stock;
     out->ours_ms += times * (server ? ours_at(group, at, server, bytes) : stock);
     out->served = out->served || server;
@@ -133,8 +134,9 @@ static int say_parts(struct sp_buf *out, const struct sp_step *step)
     int rc = SP_OK;
 
     for (size_t i = 0; i < step->count && rc == SP_OK; i++)
-        rc = sp_buf_printf(out, "%s%llu all-reduces of %llu bytes", i ? " and " : "",
-                           (unsigned long long)step->times[i], (unsigned long long)step->bytes[i]);
+        rc = sp_buf_printf(out, "%s%llu all-reduce%s of %llu bytes", i ? " and " : "",
+                           (unsigned long long)step->times[i], step->times[i] == 1 ? "" : "s",
+                           (unsigned long long)step->bytes[i]);
     return rc;
 }
 
@@ -178,7 +180,10 @@ int sp_step_say(struct sp_buf *out, const struct sp_bench_group *group, size_t t
     else if (rc == SP_OK)
         rc = sp_buf_printf(out, "%.2f ms with ours (%s)%s, %.2f ms saved per step; ", is.ours_ms,
                            sp_step_backends(backends, group, table),
-                           is.measured ? "" : " between sizes that were measured", is.stock_ms - is.ours_ms);
+                           is.measured ? ""
+                           : is.below  ? ", as at the smallest size that was measured"
+                                       : " between sizes that were measured",
+                           is.stock_ms - is.ours_ms);
     return rc == SP_OK ? say_break_even(out, group, table) : rc;
 }
 

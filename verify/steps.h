@@ -12,22 +12,23 @@
 enum { SP_STEP_PARTS = 16, SP_STEPS = 32 };
 
 struct sp_step {
-    char name[64]; /* "122x43008", "batch 4" */
+    char name[320]; /* "122x43008", "batch 4" */
     uint64_t times[SP_STEP_PARTS], bytes[SP_STEP_PARTS];
     size_t count;
 };
 
-/* "122x43008,2x1M": K and M for KiB and MiB. SP_EUSAGE. */
+/* "122x43008,2x1M": K and M for KiB and MiB; sizes are multiples of 4. SP_EUSAGE. */
 int sp_step_parse(struct sp_step *out, const char *text);
 
 /* A dense transformer under tensor parallelism: two all-reduces a layer and one for the embedding, each of batch x
  * draft tokens. Text: "hidden=5120,layers=64,batch=1-32,draft=5"; a range of batches doubles; draft (1) is how many
- * tokens of each sequence a step verifies, element (2) the bytes of a number. SP_EUSAGE. */
+ * tokens of each sequence a step verifies. SP_EUSAGE. */
 int sp_steps_of_model(struct sp_step out[SP_STEPS], size_t *count, const char *text);
 
 struct sp_saving {
     bool known;               /* everything was measured that it needs */
     bool measured;            /* exactly, not by neighbours */
+    bool below;               /* a size is smaller than any that was measured: it costs what the smallest costs */
     double stock_ms, ours_ms; /* per step; ours where ours was chosen, else stock */
     uint64_t largest;         /* of the sizes */
     bool served;              /* ours serves some of it */

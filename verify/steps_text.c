@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TIMES_MAX = 1000000, BYTES_MAX = 1 << 30, LAYERS_MAX = 10000, TOKENS_MAX = 1 << 20 };
+enum { TIMES_MAX = 1000000, BYTES_MAX = 1 << 30, LAYERS_MAX = 10000, TOKENS_MAX = 1 << 20, DRAFT_MAX = 1024 };
 
 /* A whole number from 1 to max, perhaps with K or M; *end: what follows. 0: it is none. */
 static uint64_t number(const char *text, const char **end, uint64_t max, bool units)
@@ -23,9 +23,18 @@ static uint64_t number(const char *text, const char **end, uint64_t max, bool un
     return value <= max ? value : 0;
 }
 
+/* Whole elements of every type. */
+static bool is_size(uint64_t bytes)
+{
+    return bytes > 0 && bytes <= BYTES_MAX && bytes % 4 == 0;
+}
+
 static int refuse_step(const char *text)
 {
-    return sp_err_hint(sp_err(SP_EUSAGE, "'%s' is no step: so many all-reduces x bytes, like 122x43008", text),
+    return sp_err_hint(sp_err(SP_EUSAGE,
+                              "'%s' is no step: all-reduces x bytes, like 122x43008; up to %d of them, with bytes in "
+                              "multiples of 4 up to 1 GiB",
+                              text, SP_STEP_PARTS),
                        "sgl-pcie bench --help");
 }
 
@@ -41,7 +50,7 @@ int sp_step_parse(struct sp_step *out, const char *text)
         good = out->times[out->count] > 0 && *at == 'x';
         if (good)
             out->bytes[out->count] = number(at + 1, &at, BYTES_MAX, true);
-        good = good && out->bytes[out->count++] > 0;
+        good = good && is_size(out->bytes[out->count++]);
         if (!good || *at != ',')
             break;
         at++;
@@ -51,19 +60,22 @@ int sp_step_parse(struct sp_step *out, const char *text)
 
 /* ---- models ---- */
 
+enum { ELEMENT = 2 }; /* bytes of a number in bf16 and fp16 */
+
 struct model {
-    uint64_t hidden, layers, first, last, draft, element;
+    uint64_t hidden, layers, first, last, draft; /* 0: not given */
 };
 
 static int refuse_model(const char *text)
 {
-    return sp_err_hint(
-        sp_err(SP_EUSAGE, "'%s' is no model: hidden=N,layers=N[,batch=N-N][,draft=N][,element=BYTES]", text),
-        "sgl-pcie bench --help");
+    return sp_err_hint(sp_err(SP_EUSAGE, "'%s' is no model: hidden=N,layers=N[,batch=N-N][,draft=N], each once", text),
+                       "sgl-pcie bench --help");
 }
 
 static bool take_batch(struct model *model, const char *text, const char **end)
 {
+    if (model->first > 0)
+        return false;
     model->first = model->last = number(text, end, TOKENS_MAX, false);
     if (**end == '-')
         model->last = number(*end + 1, end, TOKENS_MAX, false);
@@ -79,8 +91,7 @@ static bool take(struct model *model, const char **at)
     } fields[] = {
         {"hidden=", &model->hidden, TOKENS_MAX},
         {"layers=", &model->layers, LAYERS_MAX},
-        {"draft=", &model->draft, 1024},
-        {"element=", &model->element, 4},
+        {"draft=", &model->draft, DRAFT_MAX},
     };
 
     if (strncmp(*at, "batch=", 6) == 0)
@@ -88,7 +99,7 @@ static bool take(struct model *model, const char **at)
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
         const size_t len = strlen(fields[i].key);
 
-        if (strncmp(*at, fields[i].key, len) == 0) {
+        if (strncmp(*at, fields[i].key, len) == 0 && *fields[i].to == 0) {
             *fields[i].to = number(*at + len, at, fields[i].max, false);
             return *fields[i].to > 0;
         }
@@ -100,38 +111,52 @@ static bool parse_model(struct model *out, const char *text)
 {
     bool good = true;
 
-    *out = (struct model){.first = 1, .last = 1, .draft = 1, .element = 2};
-    while (good && *text) {
-        good = take(out, &text) && (*text == ',' || *text == '\0');
-        text += good && *text == ',';
+    *out = (struct model){.hidden = 0};
+    while (good) {
+        good = take(out, &text);
+        if (*text != ',')
+            break;
+        text++;
     }
-    return good && out->hidden > 0 && out->layers > 0;
+    if (out->first == 0)
+        out->first = out->last = 1;
+    out->draft = out->draft ? out->draft : 1;
+    return good && *text == '\0' && out->hidden > 0 && out->layers > 0;
 }
 
-/* The largest message must be one that can be measured. */
-static bool fits(const struct model *model)
+/* Messages that can be measured: the smallest in whole words, the largest not too large. */
+static int check_sizes(const struct model *model, const char *text)
 {
-    return model->last * model->draft <= TOKENS_MAX &&
-           model->hidden * model->element <= BYTES_MAX / (model->last * model->draft);
+    const uint64_t token = ELEMENT * model->hidden;
+
+    if (token % 4 != 0)
+        return sp_err(SP_EUSAGE, "hidden=%llu is odd: no all-reduce of SGLang is", (unsigned long long)model->hidden);
+    if (model->last * model->draft > BYTES_MAX / token)
+        return sp_err(SP_EUSAGE, "'%s': %llu tokens of %llu bytes are more than 1 GiB", text,
+                      (unsigned long long)(model->last * model->draft), (unsigned long long)token);
+    return SP_OK;
 }
 
 int sp_steps_of_model(struct sp_step out[SP_STEPS], size_t *count, const char *text)
 {
     struct model model;
+    int rc;
 
     *count = 0;
-    if (!parse_model(&model, text) || !fits(&model))
+    if (!parse_model(&model, text))
         return refuse_model(text);
-    for (uint64_t batch = model.first; *count < SP_STEPS; batch = 2 * batch < model.last ? 2 * batch : model.last) {
+    rc = check_sizes(&model, text);
+    for (uint64_t batch = model.first; rc == SP_OK && *count < SP_STEPS;
+         batch = 2 * batch < model.last ? 2 * batch : model.last) {
         struct sp_step *step = &out[(*count)++];
 
         memset(step, 0, sizeof *step);
         (void)snprintf(step->name, sizeof step->name, "batch %llu", (unsigned long long)batch);
         step->times[0] = 2 * model.layers + 1;
-        step->bytes[0] = batch * model.draft * model.hidden * model.element;
+        step->bytes[0] = batch * model.draft * ELEMENT * model.hidden;
         step->count = 1;
         if (batch == model.last)
             break;
     }
-    return SP_OK;
+    return rc;
 }

@@ -5,6 +5,7 @@ through host memory. FAKE_BENCH, a comma list, makes it
     noise:SEED       differ by up to 1 % a figure  stock            lose to NCCL at every size
     hang, die        never end, kill itself        garbage          print a line that is no JSON
     no-nccl          find no NCCL                  touch:FILE       change a file while it measures
+    folder:PLACE     make a folder there
 """
 
 import argparse
@@ -108,6 +109,8 @@ def main():
     for file in told("touch"):
         with open(file, "a", encoding="ascii") as out:
             out.write("x")
+    for place in told("folder"):
+        os.mkdir(place)
     if told("die"):
         os.kill(os.getpid(), signal.SIGKILL)
     if told("garbage"):

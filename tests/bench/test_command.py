@@ -105,7 +105,7 @@ class Written(Bench):
         self.assertAlmostEqual(step["ours_ms"], ours, 6)
         self.assertAlmostEqual(step["saved_ms"], stock - ours, 6)
         self.assertIn("%.2f ms saved per step" % (stock - ours), step["sentence"])
-        self.assertIn("122 all-reduces of 50000 bytes and 1 all-reduces of 2048 bytes on 2 GPUs", step["sentence"])
+        self.assertIn("122 all-reduces of 50000 bytes and 1 all-reduce of 2048 bytes on 2 GPUs", step["sentence"])
 
     def test_status_tells_of_it(self):
         def status():
@@ -225,6 +225,12 @@ class Refused(Bench):
             (["--step", "122"], "no step"),
             (["--step", "0x4096"], "no step"),
             (["--step", "1x4096,"], "no step"),
+            (["--step", "1x43009"], "multiples of 4"),
+            (["--step", ",".join(["1x4K"] * 17)], "up to 16 of them"),
+            (["--model", "hidden=5121,layers=64"], "hidden=5121 is odd"),
+            (["--model", "hidden=5120,layers=64,layers=32"], "each once"),
+            (["--model", "hidden=5120,layers=64,"], "no model"),
+            (["--model", "hidden=5120,layers=64,batch=128,draft=1024"], "131072 tokens of 10240 bytes are more than 1 GiB"),
             (["--model", "hidden=5120"], "no model"),
             (["--model", "hidden=5120,layers=64,batch=8-4"], "no model"),
             (["--model", "hidden=5120,layers=64,heads=8"], "no model"),
@@ -239,7 +245,24 @@ class Refused(Bench):
 
     def test_one_gpu_and_none(self):
         self.cli("bench", "--site", self.site, expect=5, FAKE_GPUS=GPUS[0])
-        self.cli("bench", "--site", self.site, expect=5, FAKE_GPUS="")
+        self.assertIn("--from FILE", self.cli("bench", "--site", self.site, expect=5, FAKE_GPUS=""))
+
+    @unittest.skipUnless(shutil.which("gnuplot"), "no gnuplot")
+    def test_a_plot_that_cannot_be_written_is_told_before_anything_is_measured(self):
+        self.prove()
+        (self.scratch / "folder.svg").mkdir()
+        for place in ("/nope/x.svg", str(self.scratch / "folder.svg")):
+            told = self.bench("--plot", place, expect=5)
+            self.assertIn("cannot write '%s'" % place, told["message"])
+            self.assertIsNone(told["bench"])
+
+    @unittest.skipUnless(shutil.which("gnuplot"), "no gnuplot")
+    def test_a_plot_that_fails_costs_no_profile(self):
+        self.prove()
+        place = self.scratch / "x.svg"
+        told = self.bench("--plot", place, expect=5, FAKE_BENCH="folder:%s" % place)
+        self.assertIn("cannot write", told["message"])
+        self.assertTrue(self.profile()["tables"])
 
 
 class Four(Bench):

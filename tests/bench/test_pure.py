@@ -209,6 +209,7 @@ class Shown(unittest.TestCase):
         self.assertIn("ours (host) between sizes that were measured", step["sentence"])
         (step,) = json.loads(self.shown(content, "--step", "100x128", "--json"))["steps"]
         self.assertEqual((step["stock_ms"], step["ours_ms"]), (1.0, 0.5))
+        self.assertIn("as at the smallest size that was measured", step["sentence"])
         (step,) = json.loads(self.shown(content, "--step", "100x32K", "--json"))["steps"]
         self.assertEqual((step["stock_ms"], step["saved_ms"]), (None, None))
         self.assertIn("not known", step["sentence"])
