@@ -66,8 +66,8 @@ int sp_verdict_judge(json_t **results, json_t **pairs, const struct sp_checks *c
  * (bound.h) from before the climb; SP_ECANNOT where something changed meanwhile, since nobody knows what was tested. */
 int sp_verdict_make(json_t **out, const struct sp_ladder *ladder, const char *site, const json_t *before);
 
-/* Does this run say anything that an earlier verdict does not know? One below the needed level that found nothing wrong
- * does not, and neither does one that was kept from running. */
+/* Does this run say anything that an earlier verdict does not know? One below the needed level that found nothing
+ * wrong, and has no doubt about the machine, does not, and neither does one that was kept from running. */
 bool sp_verdict_counts(const struct sp_ladder *ladder);
 
 struct sp_verdict_now {
