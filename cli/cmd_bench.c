@@ -1,6 +1,5 @@
 #include "base/file.h"
 #include "base/json.h"
-#include "base/put.h"
 #include "cli/bench_show.h"
 #include "cli/subject.h"
 #include "verify/bench_run.h"
@@ -155,8 +154,6 @@ static int read_options(struct wanted *out, const struct sp_args *args)
     add_step_sizes(out);
     if (rc == SP_OK && out->plot)
         rc = sp_plot_check(out->plot);
-    if (rc == SP_OK && out->plot && !is_terminal(out->plot))
-        rc = sp_put_check(out->plot);
     return rc;
 }
 
