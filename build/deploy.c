@@ -141,7 +141,7 @@ int sp_deploy_run(const struct sp_install *install, const struct sp_files *files
     int rc = sp_txn_begin(&txn, install->site, "build");
 
     if (rc == 0)
-        rc = check_runtime(install, next); /* again, under the lock: compiling took a while */
+        rc = sp_deploy_check(install, next); /* again, under the lock: compiling took a while */
     if (rc == 0)
         rc = list_all(&built, files, stale);
     if (rc == 0)

@@ -30,14 +30,14 @@ struct batch {
 };
 
 /* The directories of an install: the patched package, the runtime beside it, and the checkout around both. One
- * transaction where they are one directory, or lie in one: with files of the checkout it is the checkout's, and holds
- * the others'. */
+ * transaction where they are one directory, or lie in one: where files of the checkout are written it is the
+ * checkout's, and holds the others'. */
 struct job {
     const struct sp_install *install;
     const struct sp_patchsets *sets;
     const struct sp_apply_options *options;
     struct sp_txn *root_txn, *site_txn; /* site_txn NULL when the site is the root */
-    struct sp_txn *checkout_txn;        /* NULL when no file of the checkout itself is concerned */
+    struct sp_txn *checkout_txn;        /* NULL when no file of the checkout itself can be concerned */
     struct sp_plan *plan;
     struct batch patches, sources, runtime; /* sources: files of the checkout */
     size_t broken_links, bytecode;
@@ -551,7 +551,8 @@ void sp_changes_free(struct sp_changes *changes)
     free(changes);
 }
 
-/* The lock is taken before the plan is made, so that the loser of a race sees what the winner did. */
+/* The lock is taken before the plan is made, so that the loser of a race sees what the winner did. If that was killed,
+ * its journal may be in a directory that is not locked here: the checkout. */
 static int run(struct job *job, int revert)
 {
     const char *command = revert ? "revert" : "apply";
@@ -559,6 +560,8 @@ static int run(struct job *job, int revert)
 
     if (rc == 0 && !job->options->dry_run)
         rc = begin(job, command, revert);
+    if (rc == 0 && !job->options->dry_run)
+        rc = sp_pending_check(job->install);
     if (rc == 0)
         rc = sp_plan_make(&job->plan, job->install, job->sets, job->options->sets);
     if (rc == 0)
@@ -570,7 +573,7 @@ static int run(struct job *job, int revert)
         rc = sp_servers_check(job->install); /* nobody has loaded a source text */
     if (rc < 0)
         return rc;
-    return job->checkout_txn ? commit_checkout(job) : commit(job, revert);
+    return job->sources.count > 0 ? commit_checkout(job) : commit(job, revert);
 }
 
 static int carry_out(struct sp_plan **plan, struct sp_changes **changes, const struct sp_install *install,

@@ -1,8 +1,10 @@
 """The set sgl-kernel in a git checkout: patched when it is named, taken back byte for byte, git's index left alone."""
 
+import fcntl
 import os
 import subprocess
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -176,6 +178,49 @@ class Applied(Case):
         self.tool("apply", *ONE)
         self.assertEqual((self.file.stat().st_uid, self.file.stat().st_gid), (12345, 12345))
         self.tool("revert")
+        self.assertEqual(real.snapshot(self.checkout), before)
+
+
+class Raced(Case):
+    def waiting(self, process):
+        """Has it come to the lock of the folder of the package? It holds that folder twice before."""
+        fds = Path("/proc/%d/fd" % process.pid)
+        return sum(os.path.realpath(fd) == str(self.checkout / "python") for fd in fds.iterdir()) == 3
+
+    def test_a_winner_that_was_killed_in_the_checkout(self):
+        """Its journal lies where the loser, which writes below python/ only, has no lock."""
+        lock = os.open(self.make() / "python", os.O_RDONLY)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        command = [real.CLI, "apply", "--source", str(self.checkout)]
+        env = dict(os.environ, SGL_PCIE_DATA=str(self.data))
+        with subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as loser:
+            while not self.waiting(loser) and loser.poll() is None:
+                time.sleep(0.01)
+            (self.checkout / ".sgl-pcie").mkdir()
+            (self.checkout / ".sgl-pcie" / "journal.commit").write_text("torn\n")
+            before = self.everything()
+            os.close(lock)
+            said = loser.communicate()[1]
+        self.assertEqual(loser.returncode, 10, said)
+        self.assertIn("recover --source", said)
+        self.assertEqual(self.everything(), before)
+
+    def test_the_package_alone_needs_nothing_of_the_checkout(self):
+        """What apply wrote below python/, revert takes back there, where no folder above can be written."""
+        before = real.snapshot(self.make())
+        self.tool("apply")
+        self.checkout.chmod(0o555)
+        self.addCleanup(self.checkout.chmod, 0o755)
+        user = {"user": 12345, "group": 12345} if os.geteuid() == 0 else {}
+        if user:
+            for file in (self.checkout, *self.checkout.rglob("*")):
+                os.chown(file, 12345, 12345, follow_symlinks=False)
+            self.folder.chmod(0o755)
+        command = [real.CLI, "revert", "--source", str(self.checkout)]
+        env = dict(os.environ, SGL_PCIE_DATA=str(self.data))
+        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, **user)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.checkout.chmod(0o755)
         self.assertEqual(real.snapshot(self.checkout), before)
 
 
