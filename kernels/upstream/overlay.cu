@@ -129,8 +129,9 @@ void *upstream_init_custom_ar(int device, void *const *signals, int world, int r
 int upstream_dispose(int device, void *handle)
 {
     return guarded(device, -1, [&] {
+        CustomAllreduce *self = &of(handle);
         closing = true;
-        delete &of(handle);
+        delete self;
         closing = false;
         return 0;
     });

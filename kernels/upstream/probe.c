@@ -37,7 +37,7 @@ typedef struct {
     rival one, two, nccl, ours;
     char refusal[WHY]; /* upstream's text where neither kernel is allowed */
     char uuid[RANKS_MAX][UUID];
-    size_t elements, wrong, untouched; /* of all values compared */
+    size_t elements, wrong, untouched; /* of all values of upstream's that were compared */
     int calls;
 } findings;
 
@@ -61,18 +61,21 @@ typedef struct {
 
 /* --- right values ---------------------------------------------------------------------------- */
 
-static int compare(gang *g, const job *j, size_t count, int dtype, unsigned seed, const char *what, size_t *wrong)
+/* blamed: what is called wrong where a sum is; NULL for a rival, whose sums are no fault of upstream's. */
+static int compare(gang *g, const job *j, size_t count, int dtype, unsigned seed, const char *blamed, size_t *wrong)
 {
     size_t untouched = 0;
     int rc = gang_compare(g, count, dtype, seed, wrong, &untouched);
 
+    if (blamed == NULL)
+        return rc;
     j->found->elements += count * (size_t)g->world;
     j->found->wrong += *wrong;
     j->found->untouched += untouched;
     j->found->calls++;
     if (rc == 0 && *wrong != 0)
         rank_fail(CODE_WRONG,
-                  "%s, %zu elements of type %d: %zu of %zu elements are wrong, %zu of them not even written", what,
+                  "%s, %zu elements of type %d: %zu of %zu elements are wrong, %zu of them not even written", blamed,
                   count, dtype, *wrong, count * (size_t)g->world, untouched);
     return rc;
 }
@@ -172,7 +175,7 @@ static int enqueue_ours(gang *g, void *context)
     return error == 0 ? CODE_OK : par_failed(error, "all-reduce");
 }
 
-/* Time, then look at what the last call left. */
+/* Time, then look at what the last call left. captured: for upstream, whose buffers are to be registered. */
 static int measure(gang *g, call *c, gang_enqueue *enqueue, gang_enqueue *captured, const char *name, double *us,
                    size_t *wrong)
 {
@@ -189,7 +192,7 @@ static int measure(gang *g, call *c, gang_enqueue *enqueue, gang_enqueue *captur
     if (rc == 0)
         rc = gang_time(g, enqueue, captured, c, us);
     if (rc == 0)
-        rc = compare(g, c->j, c->count, UPSTREAM_BF16, seed, name, wrong);
+        rc = compare(g, c->j, c->count, UPSTREAM_BF16, seed, captured != NULL ? name : NULL, wrong);
     if (rc == 0 && *wrong != 0)
         *us = 0;
     return rc;
