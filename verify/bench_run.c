@@ -10,6 +10,7 @@ enum {
     LEVEL = 4,
     FULL_SECONDS = 60,
     QUICK_SECONDS = 11,
+    LEAST_SECONDS = 1, /* of a world size */
     SPARE_SECONDS = 60,
     OWN_SECONDS = 60,
     BACKENDS = 3,
@@ -227,7 +228,7 @@ static void make_words(struct words *out, const struct work *work, const struct 
 
     memset(out, 0, sizeof *out);
     (void)snprintf(out->world, sizeof out->world, "%zu", job->set.count);
-    (void)snprintf(out->budget, sizeof out->budget, "%.0f", budget < 1 ? 1 : budget);
+    (void)snprintf(out->budget, sizeof out->budget, "%.0f", budget < LEAST_SECONDS ? LEAST_SECONDS : budget);
     (void)snprintf(out->limit, sizeof out->limit, "%.0f", seconds > 10 ? seconds - 5 : seconds);
     say_sizes(out->sizes, sizeof out->sizes, work->plan);
     say_backends(out->backends, sizeof out->backends, job);
@@ -400,12 +401,20 @@ static bool nvlink_joins(const struct sp_bench_group *group, const struct sp_top
 
 /* ---- the run ---- */
 
+/* What is left, shared out; something even after others that hung: a limit of no time would be none. */
+static double share_of(const struct work *work)
+{
+    const double share = (work->end_ms - sp_now_ms()) / 1e3 / (double)(work->job_count - work->at);
+
+    return share > LEAST_SECONDS ? share : LEAST_SECONDS;
+}
+
 static int run_job(struct work *work, const struct job *job)
 {
     char name[SP_CHECK_ID];
     int rc;
 
-    work->seconds = (work->end_ms - sp_now_ms()) / 1e3 / (double)(work->job_count - work->at);
+    work->seconds = share_of(work);
     sp_set_name(name, &work->gpus, &job->set);
     if (work->plan->progress)
         work->plan->progress("starting", (double)(work->job_count - work->at) * work->seconds);
