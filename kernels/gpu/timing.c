@@ -170,6 +170,12 @@ static int measure_layer(bench *b, size_t bytes, double seconds)
     return rc;
 }
 
+/* Where something else disturbed the layer alone, less than nothing may be left: that is no time. */
+static double above(double us, double layer)
+{
+    return us > layer ? us - layer : 0;
+}
+
 int timing_measure(bench *b, int algorithm, size_t bytes, manner how, double seconds, span *out)
 {
     work w = make_work(b, algorithm, bytes, how);
@@ -178,9 +184,9 @@ int timing_measure(bench *b, int algorithm, size_t bytes, manner how, double sec
     if (rc == 0)
         rc = measure(b, &w, b->iterations, seconds, out);
     if (rc == 0 && how == TIMING_STEP) {
-        out->us -= b->layer_us;
-        out->p10 -= b->layer_us;
-        out->p90 -= b->layer_us;
+        out->us = above(out->us, b->layer_us);
+        out->p10 = above(out->p10, b->layer_us);
+        out->p90 = above(out->p90, b->layer_us);
     }
     return rc;
 }

@@ -312,7 +312,7 @@ class Bench:
         layer = self.replayed(touch, calls, seconds)
         step = self.replayed(both, calls, seconds)
         for key in ("us", "p10", "p90"):
-            step[key] = round(step[key] - layer["us"], 3)
+            step[key] = round(max(step[key] - layer["us"], 0), 3)
         eager = self.measured(lambda: [reduce() for _ in range(calls)], calls, seconds)
         return {"graph": graph, "step": step, "eager": eager}
 
