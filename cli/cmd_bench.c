@@ -22,8 +22,7 @@ static const char *const description[] = {
     "Each size is timed back to back in CUDA graphs, as nccl-tests do, and inside a step, with a small kernel before "
     "every call; the second decides, since it contains the gap before a kernel starts. Everything is compared with a "
     "reference first: a wrong algorithm ends in exit status 7 and no profile. Ours serves a size only where it is "
-    "faster "
-    "than stock by more than the noise.",
+    "faster than stock by more than the noise.",
     "Only backends that the verdict of verify proved are measured. The profile is written at the end and at once: what "
     "is interrupted leaves the one before.",
     NULL,
@@ -122,17 +121,6 @@ static bool is_terminal(const char *plot)
     return strcmp(plot, "-") == 0;
 }
 
-static int read_seconds(double *out, const struct sp_args *args)
-{
-    const char *text = sp_args_value(args, "timeout");
-    char *end = NULL;
-
-    *out = text ? strtod(text, &end) : 0;
-    if (text && (end == text || *end || !(*out > 0) || *out > 1e6))
-        return sp_err_hint(sp_err(SP_EUSAGE, "'%s' is no number for --timeout", text), "sgl-pcie bench --help");
-    return SP_OK;
-}
-
 static int read_options(struct wanted *out, const struct sp_args *args)
 {
     const char *sizes = sp_args_value(args, "sizes");
@@ -147,7 +135,7 @@ static int read_options(struct wanted *out, const struct sp_args *args)
     else if (rc == SP_OK)
         out->bytes_count = sp_bench_sizes(out->bytes, out->quick);
     if (rc == SP_OK)
-        rc = read_seconds(&out->seconds, args);
+        rc = sp_args_number(&out->seconds, args, "timeout");
     if (rc == SP_OK)
         rc = read_steps(out, args);
     out->default_count = out->bytes_count;
@@ -294,14 +282,6 @@ static int check_verdict(struct session *session)
     return sp_err_hint(rc, "%s", sp_subject_next(session->subject, "verify"));
 }
 
-static const struct sp_check *find_check(const struct sp_checks *checks, const char *id)
-{
-    for (size_t i = 0; i < checks->count; i++)
-        if (strcmp(checks->item[i]->id, id) == 0)
-            return checks->item[i];
-    return NULL;
-}
-
 /* Another process on these GPUs would be in every figure, and we in its. */
 static int check_alone(struct session *session, struct sp_survey *survey)
 {
@@ -311,7 +291,7 @@ static int check_alone(struct session *session, struct sp_survey *survey)
     int rc = sp_run_grant(&grant);
 
     if (rc == SP_OK)
-        found = find_check(&grant.checks, "grant.processes");
+        found = sp_check_find(&grant.checks, "grant.processes");
     if (found && found->status == SP_CHECK_INCONCLUSIVE)
         rc = sp_check_new(&check, &session->ladder->checks, 1, "grant.processes");
     if (rc == SP_OK && check) {

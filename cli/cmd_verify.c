@@ -86,17 +86,6 @@ static int read_level(int *out, const struct sp_args *args)
     return SP_OK;
 }
 
-static int read_number(double *out, const struct sp_args *args, const char *name)
-{
-    const char *text = sp_args_value(args, name);
-    char *end = NULL;
-
-    *out = text ? strtod(text, &end) : 0;
-    if (text && (end == text || *end || !(*out > 0) || *out > 1e6))
-        return sp_err_hint(sp_err(SP_EUSAGE, "'%s' is no number for --%s", text, name), "sgl-pcie verify --help");
-    return SP_OK;
-}
-
 /* ---- text ---- */
 
 static const char *paint(size_t column, const char *cell)
@@ -381,8 +370,8 @@ static int read_options(struct sp_ladder *out, const struct sp_args *args)
 
     out->replay = sp_args_has(args, "from");
     if (rc == SP_OK)
-        rc = read_number(&out->seconds, args, "timeout");
-    return rc == SP_OK ? read_number(&out->minutes, args, "minutes") : rc;
+        rc = sp_args_number(&out->seconds, args, "timeout");
+    return rc == SP_OK ? sp_args_number(&out->minutes, args, "minutes") : rc;
 }
 
 static int run(const struct sp_args *args, struct sp_report *report)

@@ -297,6 +297,18 @@ const char *sp_args_value(const struct sp_args *args, const char *name)
     return value;
 }
 
+int sp_args_number(double *out, const struct sp_args *args, const char *name)
+{
+    const char *text = sp_args_value(args, name);
+    char *end = NULL;
+
+    *out = text ? strtod(text, &end) : 0;
+    if (text && (end == text || *end || !(*out > 0) || *out > 1e6))
+        return sp_err_hint(sp_err(SP_EUSAGE, "'%s' is no number for --%s", text, name), "sgl-pcie %s --help",
+                           args->command->name);
+    return SP_OK;
+}
+
 int sp_args_values(const char ***out, const struct sp_args *args, const char *name)
 {
     const char **values;

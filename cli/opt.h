@@ -33,6 +33,9 @@ bool sp_args_has(const struct sp_args *args, const char *name);
 /* The last value of an option, or NULL. */
 const char *sp_args_value(const struct sp_args *args, const char *name);
 
+/* The last value as a number above 0, up to a million; 0 where the option was not given. SP_EUSAGE. */
+int sp_args_number(double *out, const struct sp_args *args, const char *name);
+
 /* All values of an option, NULL-terminated, the array for the caller to free; *out = NULL when there is none. */
 int sp_args_values(const char ***out, const struct sp_args *args, const char *name);
 

@@ -101,6 +101,14 @@ double sp_bench_chosen_us(const struct sp_bench_row *row)
     return row->chosen < 0 ? 0 : row->ours[row->chosen].us.step;
 }
 
+int sp_bench_find(const struct sp_bench_row *row, const char *algorithm)
+{
+    for (size_t i = 0; i < row->ours_count; i++)
+        if (strcmp(row->ours[i].algorithm, algorithm) == 0)
+            return (int)i;
+    return -1;
+}
+
 /* ---- making ---- */
 
 static bool is_of(const struct sp_bench_group *group, const char *const *uuid, size_t world, const char *type)

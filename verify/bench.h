@@ -141,6 +141,9 @@ int sp_bench_rival_of(size_t *out, struct sp_bench_group *group, const char *nam
 /* The row of a size, made in its place if there is none. SP_EFAIL: there are too many. */
 int sp_bench_row_of(struct sp_bench_row **out, struct sp_bench_group *group, uint64_t bytes);
 
+/* The index of an algorithm in a row; -1: it is not there. */
+int sp_bench_find(const struct sp_bench_row *row, const char *algorithm);
+
 /* ---- bench_rows.c ---- */
 
 /* How a run ended, by its own word. */

@@ -54,9 +54,8 @@ int sp_bench_ours_of(struct sp_bench_ours **out, struct sp_bench_row *row, const
     *out = NULL;
     if (!sp_bench_known(algorithm))
         return sp_err(SP_EFAIL, "algorithm '%s' is not known", algorithm);
-    for (size_t i = 0; i < row->ours_count; i++)
-        if (strcmp(row->ours[i].algorithm, algorithm) == 0)
-            return sp_err(SP_EFAIL, "algorithm '%s' is there twice", algorithm);
+    if (sp_bench_find(row, algorithm) >= 0)
+        return sp_err(SP_EFAIL, "algorithm '%s' is there twice", algorithm);
     *out = memset(&row->ours[row->ours_count++], 0, sizeof **out);
     (void)snprintf((*out)->algorithm, SP_BENCH_NAME, "%s", algorithm);
     return SP_OK;

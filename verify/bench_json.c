@@ -289,6 +289,7 @@ static int read_group(struct sp_bench *bench, const json_t *from)
     if (rc == SP_OK) {
         sp_bench_find_stock(group);
         group->nvlink = json_is_true(json_object_get(from, "nvlink"));
+        json_decref(group->before); /* of the same GPUs and type, which a file may have twice */
         group->before = json_incref(json_object_get(from, "tables"));
     }
     return rc;

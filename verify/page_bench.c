@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SIZES_LEAST = 4 };
-
 /* In the order in which they are shown. */
 static const struct {
     const char *name, *shown, *whole;
@@ -39,24 +37,13 @@ static int find_rival(const struct sp_bench_group *group, const char *name)
 
 /* ---- which groups ---- */
 
-/* A handful of sizes of another type is a table for whoever asks; unless there is nothing else. */
-static bool is_main(const struct sp_bench *bench, size_t number)
-{
-    const size_t count = bench->group[number].row_count;
-    size_t most = 0;
-
-    for (size_t i = 0; i < bench->group_count; i++)
-        most = bench->group[i].row_count > most ? bench->group[i].row_count : most;
-    return count > 0 && (count >= SIZES_LEAST || count == most);
-}
-
 /* The group that the banner speaks of: the most GPUs. NULL: none. */
 static const struct sp_bench_group *first_group(const struct sp_bench *bench)
 {
     const struct sp_bench_group *first = NULL;
 
     for (size_t i = 0; i < bench->group_count; i++)
-        if (is_main(bench, i) && (!first || bench->group[i].world > first->world))
+        if (sp_lines_drawn(bench, i) && (!first || bench->group[i].world > first->world))
             first = &bench->group[i];
     return first;
 }
@@ -261,15 +248,6 @@ static void put_table(struct sp_page *page, const struct sp_bench_group *group, 
 
 /* ---- every algorithm ---- */
 
-/* The index of an algorithm in a row, or -1. */
-static int find_ours(const struct sp_bench_row *row, const char *algorithm)
-{
-    for (size_t i = 0; i < row->ours_count; i++)
-        if (strcmp(row->ours[i].algorithm, algorithm) == 0)
-            return (int)i;
-    return -1;
-}
-
 /* Names of all that occur, in the order of the first row that has them; their number. */
 static size_t all_ours(const char *out[SP_BENCH_OURS], const struct sp_bench_group *group)
 {
@@ -290,7 +268,7 @@ static size_t all_ours(const char *out[SP_BENCH_OURS], const struct sp_bench_gro
 
 static void put_cell(struct sp_out *out, const struct sp_bench_row *row, const char *algorithm)
 {
-    const int at = find_ours(row, algorithm);
+    const int at = sp_bench_find(row, algorithm);
     const struct sp_bench_ours *ours = at < 0 ? NULL : &row->ours[at];
 
     if (ours && ours->wrong > 0)
@@ -402,7 +380,7 @@ static void put_group(struct sp_page *page, size_t number)
 static void put_others(struct sp_page *page)
 {
     for (size_t i = 0; i < page->bench.group_count; i++) {
-        if (is_main(&page->bench, i) || page->bench.group[i].row_count == 0)
+        if (sp_lines_drawn(&page->bench, i) || page->bench.group[i].row_count == 0)
             continue;
         sp_put(page->out, "<details>\n<summary>");
         put_gpus(page, &page->bench.group[i]);
@@ -449,7 +427,7 @@ void sp_page_bench(struct sp_page *page)
     put_troubles(page);
     for (size_t world = SP_BENCH_WORLD; world >= 2; world--) /* the most GPUs first */
         for (size_t i = 0; i < page->bench.group_count; i++)
-            if (page->bench.group[i].world == world && is_main(&page->bench, i))
+            if (page->bench.group[i].world == world && sp_lines_drawn(&page->bench, i))
                 put_group(page, i);
     put_others(page);
     sp_put(page->out, "</section>\n");

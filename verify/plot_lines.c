@@ -4,6 +4,20 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { SIZES_LEAST = 4 };
+
+/* ---- which groups ---- */
+
+bool sp_lines_drawn(const struct sp_bench *bench, size_t number)
+{
+    const size_t count = bench->group[number].row_count;
+    size_t most = 0;
+
+    for (size_t i = 0; i < bench->group_count; i++)
+        most = bench->group[i].row_count > most ? bench->group[i].row_count : most;
+    return count > 0 && (count >= SIZES_LEAST || count == most);
+}
+
 /* ---- the lines ---- */
 
 static double fastest_through(const struct sp_bench_row *row, const char *transport)

@@ -32,6 +32,9 @@ struct sp_lines {
     char nccl[SP_BENCH_NAME + 8]; /* "NCCL 2.28.9" */
 };
 
+/* Is this group worth a picture? A handful of sizes of another type is none, unless there is nothing else. */
+bool sp_lines_drawn(const struct sp_bench *bench, size_t number);
+
 /* The same, or 0 for what no axis can show. */
 double sp_sane_us(double us);
 

@@ -18,7 +18,7 @@ enum {
     AXIS = 22,
     LABEL = 11 /* characters of a size and the gap behind it */
 };
-enum { SIZES_LEAST = 4, GROUP = HEAD + TIMES + RATIOS };
+enum { GROUP = HEAD + TIMES + RATIOS };
 
 /* Colours that stay apart for colour-blind eyes and on paper, where the dashes do. */
 static const struct {
@@ -198,17 +198,6 @@ static void put_titles(struct sp_out *out, const struct sp_bench *bench, const s
 
 /* ---- whole scripts ---- */
 
-/* A handful of sizes of another type makes no picture, unless there is nothing else. */
-static bool is_drawn(const struct sp_bench *bench, size_t number)
-{
-    const size_t count = bench->group[number].row_count;
-    size_t most = 0;
-
-    for (size_t i = 0; i < bench->group_count; i++)
-        most = bench->group[i].row_count > most ? bench->group[i].row_count : most;
-    return count > 0 && (count >= SIZES_LEAST || count == most);
-}
-
 static void put_group(struct sp_out *out, const struct sp_bench *bench, size_t number, struct place place)
 {
     struct sp_lines lines;
@@ -249,13 +238,13 @@ void sp_script_file(struct sp_out *out, const struct sp_bench *bench, enum sp_pl
     struct place place = {0, 0};
 
     for (size_t i = 0; i < bench->group_count; i++)
-        place.count += is_drawn(bench, i);
+        place.count += sp_lines_drawn(bench, i);
     sp_put(out, "set encoding utf8\nset datafile missing '-'\n");
     put_terminal(out, format, place.count);
     sp_put(out, "set border 3 lc rgb '#5b616b'\nset tics nomirror textcolor rgb '#3a3f47'\n"
                 "set grid lc rgb '#e3e6ea' lt 1 lw 1\nset multiplot\n");
     for (size_t i = 0; i < bench->group_count; i++)
-        if (is_drawn(bench, i)) {
+        if (sp_lines_drawn(bench, i)) {
             put_group(out, bench, i, place);
             place.number++;
         }

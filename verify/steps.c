@@ -28,10 +28,9 @@ static size_t row_for(const struct sp_bench_group *group, uint64_t bytes)
 
 static double step_of(const struct sp_bench_row *row, const char *algorithm)
 {
-    for (size_t i = 0; i < row->ours_count; i++)
-        if (strcmp(row->ours[i].algorithm, algorithm) == 0)
-            return row->ours[i].us.step;
-    return 0;
+    const int at = sp_bench_find(row, algorithm);
+
+    return at < 0 ? 0 : row->ours[at].us.step;
 }
 
 static double stock_at(const struct sp_bench_group *group, size_t at, uint64_t bytes)

@@ -67,14 +67,6 @@ static bool fits(const struct wanted *wanted, const struct sp_bench_row *row, co
            ours->us.step <= best->step + sp_bench_noise(&ours->us, best);
 }
 
-static int find_ours(const struct sp_bench_row *row, const char *algorithm)
-{
-    for (size_t i = 0; i < row->ours_count; i++)
-        if (strcmp(row->ours[i].algorithm, algorithm) == 0)
-            return (int)i;
-    return -1;
-}
-
 /* ---- all sizes ---- */
 
 /* For how many sizes from this one on it fits. */
@@ -83,7 +75,7 @@ static size_t reach(const struct wanted *wanted, const struct sp_bench_group *gr
     size_t end = from;
 
     for (; end < group->row_count; end++) {
-        const int at = find_ours(&group->row[end], algorithm);
+        const int at = sp_bench_find(&group->row[end], algorithm);
 
         if (at < 0 || !fits(wanted, &group->row[end], &group->row[end].ours[at]))
             break;
@@ -146,7 +138,7 @@ static const char *served_by(const struct wanted *wanted, const struct sp_bench_
 static int keep(const struct wanted *wanted, const struct sp_bench_group *group, const struct sp_bench_row *row)
 {
     const char *name = served_by(wanted, group, row->bytes);
-    const int at = name ? find_ours(row, name) : -1, fastest = find_fastest(wanted, row);
+    const int at = name ? sp_bench_find(row, name) : -1, fastest = find_fastest(wanted, row);
     const struct sp_bench_time *best = fastest < 0 ? NULL : &row->ours[fastest].us;
     const struct sp_bench_time *us = at < 0 ? NULL : &row->ours[at].us;
 
@@ -167,7 +159,7 @@ static void choose_all(int *chosen, const struct wanted *wanted, const struct sp
 
         chosen[i] = keep(wanted, group, row);
         if (chosen[i] < 0 && before && reach(wanted, group, i, before) > 0)
-            chosen[i] = find_ours(row, before);
+            chosen[i] = sp_bench_find(row, before);
         if (chosen[i] < 0)
             chosen[i] = choose(wanted, group, i);
         before = chosen[i] < 0 ? NULL : row->ours[chosen[i]].algorithm;
