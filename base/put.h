@@ -14,10 +14,6 @@
  */
 int sp_put_check(const char *path);
 
-/* Could it be written, as far as can be told without touching it? For a name that is used after long work. SP_ECANNOT.
- */
-int sp_put_check(const char *path);
-
 /* SP_ECANNOT names the path. */
 int sp_put_file(const char *path, const void *data, size_t len);
 
