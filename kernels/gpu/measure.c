@@ -245,15 +245,6 @@ static int all_points(worker *w)
 
 /* --- one process ----------------------------------------------------------------------------- */
 
-/* As SGLang starts it, unless the user has other settings. */
-static void set_nccl(int no_p2p)
-{
-    setenv("NCCL_CUMEM_ENABLE", "0", 0);
-    setenv("NCCL_NVLS_ENABLE", "0", 0);
-    if (no_p2p)
-        setenv("NCCL_P2P_DISABLE", "1", 1);
-}
-
 /* NCCL needs one eager call before it can be captured; it also tells the number of channels. Only one that was named
  * must be there. */
 static int open_rival(worker *w)
@@ -329,7 +320,7 @@ int measure_body(ranks *self, void *context)
     if (w == NULL)
         return rank_fail(CODE_CANNOT, "no memory");
     set_up(w, self, j);
-    set_nccl(j->group->no_p2p);
+    nccl_set_up(j->group->no_p2p);
     wanted.with = (j->transports >> PAR_HOST & 1u ? PAR_WITH_HOST : 0) |
                   ((j->transports & ~(1u << PAR_HOST)) != 0 ? PAR_WITH_PEER : 0);
     wanted.mode = PAR_MODE_STATUS;

@@ -149,6 +149,14 @@ int nccl_all_reduce(nccl *n, const void *in, void *out, size_t count, int dtype,
     return rc;
 }
 
+void nccl_set_up(int no_p2p)
+{
+    setenv("NCCL_CUMEM_ENABLE", "0", 0);
+    setenv("NCCL_NVLS_ENABLE", "0", 0);
+    if (no_p2p)
+        setenv("NCCL_P2P_DISABLE", "1", 1);
+}
+
 void nccl_environment(char *out, size_t size)
 {
     size_t used = 0;

@@ -17,6 +17,9 @@ typedef struct {
     int log;        /* memfd with NCCL's log of the start, or -1 */
 } nccl;
 
+/* Set this process's environment for NCCL as SGLang does, unless the user has other settings; and keep it from P2P. */
+void nccl_set_up(int no_p2p);
+
 /* Load and connect all ranks; the current device is the rank's. Collective. path null: as SGLang would find it. */
 int nccl_open(nccl *n, ranks *r, const char *path);
 void nccl_close(nccl *n);

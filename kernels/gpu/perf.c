@@ -110,19 +110,9 @@ static void show_start(const run *r)
 
 /* --- a group --------------------------------------------------------------------------------- */
 
-static const char *first_text(const ranks_outcome *outcome, int world)
-{
-    const char *found = "";
-    int r;
-
-    for (r = 0; r < world && found[0] == '\0'; r++)
-        found = outcome->rank[r].text;
-    return found;
-}
-
 static void check_group(const run *r, const measured *m, const plan_group *g, const ranks_outcome *outcome)
 {
-    const char *why = first_text(outcome, g->world);
+    const char *why = ranks_failure(outcome);
     int none = outcome->code == CODE_OK && m->points == 0; /* its time was over before it had begun */
     int code = m->wrong != 0 ? CODE_WRONG : none ? CODE_UNSURE : outcome->code;
     char id[64];

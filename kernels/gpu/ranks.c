@@ -435,3 +435,12 @@ int ranks_run(ranks_outcome *outcome, int world, double limit_s, unsigned expect
     shared_free(state, RANKS_MAX * sizeof(*state));
     return outcome->code;
 }
+
+const char *ranks_failure(const ranks_outcome *outcome)
+{
+    int r = 0;
+
+    while (r + 1 < RANKS_MAX && outcome->rank[r].text[0] == '\0')
+        r++;
+    return outcome->rank[r].text;
+}

@@ -57,6 +57,9 @@ typedef int (*ranks_body)(ranks *self, void *context);
 int ranks_run(ranks_outcome *outcome, int world, double limit_s, unsigned expected_dead, ranks_body body,
               void *context);
 
+/* What the first rank that failed says; "" where none did. */
+const char *ranks_failure(const ranks_outcome *outcome);
+
 /* All-gather with the signature that par_create() wants; `self` is a ranks. 0 or CODE_HANG. */
 int ranks_allgather(void *self, const void *mine, void *all, size_t bytes);
 

@@ -123,11 +123,7 @@ static int prepare(place *w, const arm *a)
 {
     int rc = CUDA(cudaSetDevice(a->p->device[w->self->rank]));
 
-    /* as SGLang starts it */
-    setenv("NCCL_CUMEM_ENABLE", "0", 0);
-    setenv("NCCL_NVLS_ENABLE", "0", 0);
-    if (a->no_p2p)
-        setenv("NCCL_P2P_DISABLE", "1", 1);
+    nccl_set_up(a->no_p2p);
     if (rc == 0)
         rc = CUDA(cudaMalloc(&w->in, LONGEST));
     if (rc == 0)
@@ -159,23 +155,13 @@ static int body(ranks *self, void *context)
 
 /* --- the parent ------------------------------------------------------------------------------ */
 
-static const char *first_text(const ranks_outcome *out, int world)
-{
-    const char *found = "";
-    int r;
-
-    for (r = 0; r < world && found[0] == '\0'; r++)
-        found = out->rank[r].text;
-    return found;
-}
-
 static void run_arm(const options *o, const probe *p, int no_p2p)
 {
     const char *id = no_p2p ? "nccl.host" : "nccl.default";
     arm a = {o, p, no_p2p};
     ranks_outcome out;
     const int code = ranks_run(&out, p->gpus, o->limit_s, 0, body, &a);
-    const char *why = first_text(&out, p->gpus);
+    const char *why = ranks_failure(&out);
 
     if (code == CODE_OK)
         report_check(id, CHECK_PASS, code, out.seconds, "%d GPUs, every sum is right", p->gpus);
