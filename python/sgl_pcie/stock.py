@@ -25,6 +25,7 @@ import time
 SIZES = [kib << 10 for kib in (2, 4, 8, 16, 42, 64, 128, 256, 512, 1024, 2048, 4096, 8192)]
 TYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 CANNOT, HANG = 5, 8
+GRACE = 2  # seconds, in which ranks learn that one of them is gone
 LAYER_BYTES = 256 << 10  # as much as sgl-pcie-gpu's layer touches
 FEWER_ABOVE = 256 << 10
 WARM, SHORT_US = 8, 5000
@@ -80,18 +81,27 @@ def run(options):
         readers = [threading.Thread(target=rank.read, daemon=True) for rank in ranks]
         for reader in readers:
             reader.start()
-        for reader in readers:
-            reader.join(max(0.1, start + options.limit - time.monotonic()))
-        hung = any(reader.is_alive() for reader in readers)
+        failed = finish(ranks, readers, start + options.limit)
+        hung = not failed and any(reader.is_alive() for reader in readers)
         for rank in ranks:
             rank.end()
-    failed = [rank for rank in ranks if rank.code]
     code = HANG if hung else max((rank.code for rank in failed), default=0)
     words = "did not end within %g s" % options.limit if hung else failed[0].words() if failed else ""
     show(end_line(ranks[0], code, words, time.monotonic() - start))
     if words:
         print("sgl_pcie.stock: " + words, file=sys.stderr)
     return code
+
+
+def finish(ranks, readers, end):
+    """Wait until all have ended, or until end; for those that a failed one left waiting, a moment. Who failed?"""
+    failed = []
+    while any(reader.is_alive() for reader in readers) and time.monotonic() < end:
+        if not failed:
+            failed = [rank for rank, reader in zip(ranks, readers) if not reader.is_alive() and rank.code]
+            end = min(end, time.monotonic() + GRACE) if failed else end
+        time.sleep(0.02)
+    return failed or [rank for rank, reader in zip(ranks, readers) if not reader.is_alive() and rank.code]
 
 
 def end_line(first, code, words, seconds):

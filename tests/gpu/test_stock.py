@@ -41,6 +41,14 @@ class cuda:
     can_device_access_peer = staticmethod(lambda a, b: %r)
 """
 
+# Rank 0 is in a rendezvous that takes minutes to give up.
+ALONE = """
+import sys, time
+if sys.argv[sys.argv.index("--rank") + 1] == "0":
+    time.sleep(600)
+%s
+"""
+
 
 class Refusals(unittest.TestCase):
     def refused(self, words, **more):
@@ -60,7 +68,12 @@ class Refusals(unittest.TestCase):
         self.refused("needs P2P", torch=TORCH % (2, False))
 
     def test_a_rank_that_dies_is_named(self):
-        self.refused("rank 0 ended with status -9", torch="import os\nos.kill(os.getpid(), 9)")
+        self.refused("rank 1 ended with status -9", torch=ALONE % "import os\nos.kill(os.getpid(), 9)")
+
+    def test_nobody_waits_for_one_that_failed_alone(self):
+        start = time.monotonic()
+        self.refused("torch cannot be imported: too bad", torch=ALONE % "raise ImportError('too bad')")
+        self.assertLess(time.monotonic() - start, 20)
 
     def test_one_that_does_not_end_is_killed_with_its_ranks(self):
         with tempfile.TemporaryDirectory() as folder:
