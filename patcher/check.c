@@ -73,6 +73,66 @@ static int hint_restore(const struct sp_plan_file *bad, const struct sp_install 
     return rc;
 }
 
+/* Is it what HEAD and the index have, but for the carriage returns that git put at the ends of lines? */
+static bool is_converted(const struct sp_plan_file *bad)
+{
+    struct sp_buf lines = SP_BUF_INIT;
+    struct sp_oid oid = {.hex = ""};
+    size_t len = 0;
+    int rc;
+
+    if (bad->bytes.len == 0)
+        return false;
+    rc = sp_buf_set(&lines, bad->bytes.data, bad->bytes.len);
+    for (size_t i = 0; i < bad->bytes.len && rc == 0; i++)
+        if (bad->bytes.data[i] != '\r' || i + 1 == bad->bytes.len || bad->bytes.data[i + 1] != '\n')
+            lines.data[len++] = bad->bytes.data[i];
+    if (rc == 0 && len < bad->bytes.len)
+        (void)sp_blob_id(&oid, lines.data, len);
+    sp_buf_free(&lines);
+    return oid.hex[0] != '\0' && strcmp(oid.hex, bad->head.hex) == 0 && strcmp(oid.hex, bad->index.hex) == 0;
+}
+
+/* All of them in this set, each after a blank. */
+static int list_converted(struct sp_buf *out, const struct sp_plan *plan, const struct sp_patchset *set,
+                          const struct sp_install *install)
+{
+    char quoted[SP_QUOTED_MAX];
+    int rc = 0;
+
+    for (size_t i = 0; i < plan->file_count && rc == 0; i++) {
+        char *path = NULL;
+
+        if (plan->files[i].set != set || !is_converted(&plan->files[i]))
+            continue;
+        rc = sp_plan_git_path(&path, install, &plan->files[i]);
+        if (rc == 0)
+            rc = sp_buf_printf(out, " %s", sp_shell_quote(quoted, path));
+        free(path);
+    }
+    return rc;
+}
+
+/* Checked out again they would be converted again: the command takes the carriage returns out. Git then has to look at
+ * the files once, or it would call them changed by their size. */
+static int converted(const struct sp_plan *plan, const struct sp_plan_file *bad, const struct sp_install *install)
+{
+    char quoted[SP_QUOTED_MAX];
+    struct sp_buf files = SP_BUF_INIT;
+    int rc = list_converted(&files, plan, bad->set, install);
+
+    if (rc == 0) {
+        sp_err(SP_EDRIFT,
+               "'%s' in '%s' has CRLF line endings, which git made (core.autocrlf, core.eol or .gitattributes): the "
+               "patch is for the bytes that are committed",
+               bad->path, install->checkout);
+        rc = sp_err_hint(SP_EDRIFT, "cd %s && sed -i 's/\\r$//'%s && git add%s",
+                         sp_shell_quote(quoted, install->checkout), files.data, files.data);
+    }
+    sp_buf_free(&files);
+    return rc;
+}
+
 /* Why a file of a git checkout is not as it should be. */
 static const char *change_of(const struct sp_plan_file *bad)
 {
@@ -81,12 +141,14 @@ static const char *change_of(const struct sp_plan_file *bad)
     return bad->state == SP_MISSING ? "is missing, and HEAD has it" : "is not what HEAD has";
 }
 
-static int drifted(const struct sp_plan_file *bad, size_t count, const struct sp_release *meant,
-                   const struct sp_install *install)
+static int drifted(const struct sp_plan *plan, const struct sp_plan_file *bad, size_t count,
+                   const struct sp_release *meant, const struct sp_install *install)
 {
     const char *version = install->sglang ? install->sglang : meant->version;
     const char *where = bad->set->checkout ? install->checkout : install->root;
 
+    if (is_converted(bad))
+        return converted(plan, bad, install);
     if (bad->dirty != NULL || bad->head.hex[0] != '\0') {
         sp_err(SP_EDRIFT, "'%s' in '%s' %s: that change is yours, not to be mixed with the patch", bad->path, where,
                change_of(bad));
@@ -119,7 +181,7 @@ static int check_set(const struct sp_plan *plan, size_t index, const struct sp_i
         return stray(stray_file(plan, set, release), release, install);
     if (meant == NULL)
         return no_patch(bad, set, install);
-    return bad == NULL ? 0 : drifted(bad, count, meant, install);
+    return bad == NULL ? 0 : drifted(plan, bad, count, meant, install);
 }
 
 int sp_plan_check(const struct sp_plan *plan, const struct sp_install *install)

@@ -260,6 +260,40 @@ class Refused(Case):
             self.tool("apply", *ONE)
             self.tool("revert")
 
+    def test_line_endings_that_git_converted(self):
+        """Whatever converts them: the command that is named ends it, and leaves nothing for git to see."""
+        for setting in ("core.autocrlf", "core.eol", ".gitattributes"):
+            with self.subTest(setting):
+                self.checkout = self.folder / setting
+                self.path, self.file = source.OLD, self.checkout / source.OLD
+                source.make(self.checkout)
+                if setting != "core.autocrlf":
+                    rule = "* text eol=crlf" if setting == ".gitattributes" else "* text=auto"
+                    (self.checkout / ".gitattributes").write_text(rule + "\n")
+                    source.commit(self.checkout)
+                if setting != ".gitattributes":
+                    source.git(self.checkout, "config", setting, "true" if setting == "core.autocrlf" else "crlf")
+                python = self.checkout / "python" / real.TOOL.CAR
+                source.git(self.checkout, "rm", "-q", "-r", "--cached", ".")
+                source.git(self.checkout, "reset", "-q", "--hard")
+                self.assertIn(b"\r\n", self.file.read_bytes())
+                self.assertEqual(source.git(self.checkout, "status", "--porcelain"), "")
+                self.refuse(4, "drifted", "line endings", "sed -i")
+                for _ in ("sglang", "sgl-kernel"):
+                    hint = self.tool("apply", *BOTH, want=4)["next"]
+                    self.assertEqual(subprocess.run(hint, shell=True, capture_output=True, check=False).returncode, 0)
+                    self.assertEqual(source.git(self.checkout, "status", "--porcelain"), "")
+                self.tool("apply", *BOTH)
+                self.assertNotIn(b"\r", python.read_bytes())
+                self.tool("revert")
+                self.assertEqual(self.blob(), source.PRE)
+                self.assertEqual(source.git(self.checkout, "status", "--porcelain"), "")
+
+    def test_a_change_of_the_users_in_converted_lines(self):
+        self.make()
+        self.file.write_bytes(source.text().replace(b"\n", b"\r\n") + b"// mine\r\n")
+        self.refuse(4, "drifted", "git -C", "restore", "HEAD has")
+
     def test_a_known_text_over_another_one(self):
         self.make()
         self.file.write_bytes(source.text() + b"// of another release\n")
