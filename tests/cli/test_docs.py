@@ -1,5 +1,6 @@
 """The manual page and the completion as their readers see them."""
 
+import fnmatch
 import os
 import re
 import shutil
@@ -50,6 +51,34 @@ class Man(unittest.TestCase):
         share = Path(real.CLI).resolve().parent.parent / "share"
         self.assertEqual((share / "man/man1/sgl-pcie.1").read_text(), generate("man"))
         self.assertEqual((share / "bash-completion/completions/sgl-pcie").read_text(), generate("bash"))
+
+
+class Architecture(unittest.TestCase):
+    """docs/architecture.md knows every folder, and every file of those that it takes apart."""
+
+    TEXT = (real.ROOT / "docs" / "architecture.md").read_text()
+
+    def test_every_folder(self):
+        for place in ("", "kernels", "tests"):
+            for folder in (real.ROOT / place).iterdir():
+                if folder.is_dir() and not folder.name.startswith((".", "_", "out")):
+                    name = folder.name if place == "tests" else str(folder.relative_to(real.ROOT))
+                    self.assertRegex(self.TEXT, "`%s[/`]" % re.escape(name))
+
+    def test_every_file(self):
+        rows = re.findall(r"^\| (`[a-z/_]+/`)? ?\| (`.+`) \|.*\|$", self.TEXT, re.M)
+        names, folder = {}, None
+        for where, files in rows:
+            folder = where.strip("`") or folder
+            names.setdefault(folder, []).extend(re.findall(r"`([^`]+)`", files))
+        self.assertEqual(set(names), {"base/", "patcher/", "build/", "verify/", "python/sgl_pcie/"})
+        for folder, patterns in names.items():
+            files = {file.stem for file in (real.ROOT / folder).iterdir() if file.suffix in (".c", ".h", ".py")}
+            for name in files:
+                matching = [pattern for pattern in patterns if fnmatch.fnmatchcase(name, pattern)]
+                self.assertEqual(len(matching), 1, "%s%s: %s" % (folder, name, matching))
+            for pattern in patterns:
+                self.assertTrue(fnmatch.filter(files, pattern), "there is no %s%s" % (folder, pattern))
 
 
 class Completion(unittest.TestCase):
