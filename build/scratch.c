@@ -71,6 +71,24 @@ static _Noreturn void keep(const char *path, int fd)
     _exit(0);
 }
 
+static int no_room(void)
+{
+    const char *parent = sp_scratch_parent(), *named = getenv("TMPDIR");
+
+    (void)sp_err_sys(SP_ECANNOT, "cannot make a folder in %s'%s'", parent == named ? "$TMPDIR " : "", parent);
+    return sp_err_hint(SP_ECANNOT, "name a folder with some free space with TMPDIR");
+}
+
+int sp_scratch_check(void)
+{
+    const int parent = open(sp_scratch_parent(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+    const int rc = parent >= 0 && faccessat(parent, ".", W_OK | X_OK, AT_EACCESS) == 0 ? 0 : no_room();
+
+    if (parent >= 0)
+        close(parent);
+    return rc;
+}
+
 /* An absolute path: the compilers run elsewhere. */
 static int make_folder(char **out)
 {
@@ -81,8 +99,7 @@ static int make_folder(char **out)
         path = NULL;
         rc = sp_err(SP_ECANNOT, "out of memory");
     } else if (mkdtemp(path) == NULL || (*out = realpath(path, NULL)) == NULL) {
-        (void)sp_err_sys(SP_ECANNOT, "cannot make a folder in '%s'", sp_scratch_parent());
-        rc = sp_err_hint(SP_ECANNOT, "name a folder with some free space with TMPDIR");
+        rc = no_room();
     }
     free(path);
     return rc;

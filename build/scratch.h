@@ -24,6 +24,9 @@ int sp_scratch_make(struct sp_scratch *out);
 /* Remove it. Safe on SP_SCRATCH_INIT, and twice. */
 void sp_scratch_free(struct sp_scratch *scratch);
 
+/* Can one be made? Compilers that cannot make theirs say anything but that. */
+int sp_scratch_check(void);
+
 /* $TMPDIR, else /tmp. */
 const char *sp_scratch_parent(void);
 

@@ -1,5 +1,6 @@
 #include "build/toolchain.h"
 #include "base/err.h"
+#include "build/scratch.h"
 
 #include <glob.h>
 #include <limits.h>
@@ -298,8 +299,14 @@ static int look_for(char **out, const char *dryrun, const char *variable, const 
     return rc;
 }
 
-static int missing_file(const struct sp_toolchain *tools, const char *file)
+/* Not where nvcc looks; or nvcc could not say where it looks. */
+static int missing_file(const struct sp_toolchain *tools, const char *file, const struct sp_proc_result *dryrun)
 {
+    char why[LINES_MAX];
+
+    sp_first_lines(why, sizeof why, dryrun->err.data, 4);
+    if (dryrun->status != 0 && strstr(dryrun->err.data, "#$ INCLUDES=") == NULL)
+        return sp_err(SP_ECANNOT, "'%s --dryrun' failed with exit status %d:\n%s", tools->nvcc, dryrun->status, why);
     sp_err(SP_ECANNOT, "'%s' comes without '%s'", tools->nvcc, file);
     return sp_err_hint(SP_ECANNOT,
                        "install the rest of that toolkit (pip: nvidia-cuda-runtime, nvidia-cuda-crt; NVIDIA: "
@@ -321,9 +328,9 @@ static int find_parts(struct sp_toolchain *tools)
     if (rc == 0)
         rc = look_for(&tools->cudart, result.err.data, "#$ LIBRARIES=", "-L", libraries, "libcudart_static.a");
     if (rc == 0 && tools->include == NULL)
-        rc = missing_file(tools, "cuda_runtime_api.h");
+        rc = missing_file(tools, "cuda_runtime_api.h", &result);
     if (rc == 0 && tools->cudart == NULL)
-        rc = missing_file(tools, "libcudart_static.a");
+        rc = missing_file(tools, "libcudart_static.a", &result);
     if (rc == 0)
         *strrchr(tools->include, '/') = '\0';
     sp_proc_free(&result);
@@ -447,7 +454,9 @@ int sp_toolchain_find(struct sp_toolchain *out, const char *site)
     int rc;
 
     memset(out, 0, sizeof *out);
-    rc = find_nvcc(out, site);
+    rc = sp_scratch_check();
+    if (rc == 0)
+        rc = find_nvcc(out, site);
     if (rc == 0)
         rc = read_version(out);
     if (rc == 0)

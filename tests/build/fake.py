@@ -362,6 +362,19 @@ class Toolchain(Case):
         (self.toolkit / "lib/libcudart_static.a").unlink()
         self.refused(want=5, says="comes without 'libcudart_static.a'", hints="nvidia-cuda-runtime")
 
+    def test_an_nvcc_that_does_not_say_where_it_looks(self):
+        self.behave("lost")
+        self.refused(want=5, says="(?s)--dryrun' failed with exit status 1:\n  nvcc fatal   : I am lost")
+
+    def test_no_place_for_a_scratch_folder(self):
+        """Said of TMPDIR, before a compiler says something else for want of it."""
+        plain = self.folder / "plain"
+        plain.write_text("")
+        for place, why in ((self.folder / "nowhere", "No such file"), (plain, "Not a directory")):
+            self.refused(want=5, says="cannot make a folder in \\$TMPDIR '%s': %s" % (place, why), hints="TMPDIR",
+                         TMPDIR=str(place))
+        self.assertEqual(self.compiled(), [])
+
     def compilers(self, *names):
         """A PATH with gcc only under these names."""
         folder = self.folder / "bin"
