@@ -40,10 +40,7 @@ static void assert_prints(struct sp_table *table, bool aligned, sp_table_paint *
 /* A name may hold an order to the terminal: ESC, a carriage return, a C1 character of UTF-8. */
 static void names_give_no_orders(void **state)
 {
-    static const char *const row[] = {"a\033[2Jb\r",
-                                      "\xc2\x9b"
-                                      "c\xc2\xa0",
-                                      "d\ne\x7f"};
+    static const char *const row[] = {"a\033[2Jb\r", "\302\233c\302\240", "d\ne\177"};
     struct sp_table *table;
 
     (void)state;
