@@ -201,7 +201,7 @@ static int judge_sides(struct sp_findings *findings, const char *folder)
     }
     if (count == 0)
         return SP_OK;
-    (void)snprintf(remedy, sizeof remedy, "(cd %s && rm " SP_STATE_DIR "-*-*.new " SP_STATE_DIR "-*-*.old)",
+    (void)snprintf(remedy, sizeof remedy, "(cd %s && rm -f " SP_STATE_DIR "-*-*.new " SP_STATE_DIR "-*-*.old)",
                    sp_shell_quote(quoted, folder));
     return sp_finding_add(findings, "leftovers.side-files", SP_WARN, remedy,
                           "%zu file%s of an interrupted write lie in '%s', and its journal is gone", count,

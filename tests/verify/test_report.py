@@ -88,6 +88,10 @@ class Doctor(Install):
         (self.site / ".sgl-pcie" / "journal.stage").unlink()
         subprocess.run(finding["remedy"], shell=True, check=True)
         self.assertEqual(self.doctor("leftovers"), [])
+        (folder / ".sgl-pcie-0123456789abcdef-0.new").write_text("x")  # of one kind only
+        (finding,) = self.doctor("leftovers")
+        subprocess.run(finding["remedy"], shell=True, check=True)
+        self.assertEqual(self.doctor("leftovers"), [])
 
     def plugin(self, name, target, source):
         info = self.site / f"{name}-1.0.dist-info"
