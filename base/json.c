@@ -137,6 +137,13 @@ int sp_json_object(json_t **out, const json_t *object, const char *key)
     return json_is_object(*out) ? SP_OK : sp_err(SP_EFAIL, "field '%s' is not an object", key);
 }
 
+bool sp_json_is(const json_t *object, const char *key, const char *text)
+{
+    const char *is = json_string_value(json_object_get(object, key));
+
+    return is && strcmp(is, text) == 0;
+}
+
 int sp_json_only(const json_t *object, const char *const *keys)
 {
     const char *key;

@@ -30,6 +30,9 @@ int sp_json_object(json_t **out, const json_t *object, const char *key);
 /* *out = NULL when the field is missing or null. */
 int sp_json_opt_string(const char **out, const json_t *object, const char *key);
 
+/* Is this member the text? False where it is missing, or no text. */
+bool sp_json_is(const json_t *object, const char *key, const char *text);
+
 /* SP_EFAIL naming the first field that is not in the NULL-terminated list. */
 int sp_json_only(const json_t *object, const char *const *keys);
 

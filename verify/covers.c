@@ -1,4 +1,6 @@
 #include "verify/covers.h"
+#include "base/json.h"
+#include "verify/uuids.h"
 
 #include <string.h>
 
@@ -6,13 +8,6 @@ struct group {
     const char *const *uuid;
     size_t count;
 };
-
-static bool text_is(const json_t *object, const char *key, const char *text)
-{
-    const char *is = json_string_value(json_object_get(object, key));
-
-    return is && strcmp(is, text) == 0;
-}
 
 static bool in_group(const struct group *group, const char *uuid)
 {
@@ -23,31 +18,19 @@ static bool in_group(const struct group *group, const char *uuid)
     return found;
 }
 
-static bool in_list(const json_t *list, const char *uuid)
-{
-    bool found = false;
-
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const char *is = json_string_value(json_array_get(list, i));
-
-        found = found || (is && uuid && strcmp(is, uuid) == 0);
-    }
-    return found;
-}
-
 static bool all_in_list(const struct group *group, const json_t *list)
 {
     bool all = true;
 
     for (size_t i = 0; i < group->count; i++)
-        all = all && in_list(list, group->uuid[i]);
+        all = all && sp_uuids_have(list, group->uuid[i]);
     return all;
 }
 
 /* Of this backend and as many GPUs. */
 static bool of_size(const json_t *result, const char *backend, size_t count)
 {
-    return text_is(result, "backend", backend) && json_array_size(json_object_get(result, "gpus")) == count;
+    return sp_json_is(result, "backend", backend) && json_array_size(json_object_get(result, "gpus")) == count;
 }
 
 static bool any_failed(const json_t *failed, const struct group *group)
@@ -63,15 +46,6 @@ static bool any_failed(const json_t *failed, const struct group *group)
     return any;
 }
 
-static bool list_in_list(const json_t *inner, const json_t *outer)
-{
-    bool all = true;
-
-    for (size_t i = 0; i < json_array_size(inner); i++)
-        all = all && in_list(outer, json_string_value(json_array_get(inner, i)));
-    return all;
-}
-
 /* Did this many pass on some GPUs of these? */
 static bool passed_within(const json_t *results, const char *backend, size_t count, const json_t *gpus)
 {
@@ -80,8 +54,8 @@ static bool passed_within(const json_t *results, const char *backend, size_t cou
     for (size_t i = 0; i < json_array_size(results); i++) {
         const json_t *result = json_array_get(results, i);
 
-        any = any || (of_size(result, backend, count) && text_is(result, "result", "PASS") &&
-                      list_in_list(json_object_get(result, "gpus"), gpus));
+        any = any || (of_size(result, backend, count) && sp_json_is(result, "result", "PASS") &&
+                      sp_uuids_within(json_object_get(result, "gpus"), gpus));
     }
     return any;
 }
@@ -95,7 +69,7 @@ static int exactly(const json_t *results, const char *backend, const struct grou
         const json_t *result = json_array_get(results, i);
 
         if (of_size(result, backend, group->count) && all_in_list(group, json_object_get(result, "gpus")))
-            passed = passed != 0 && text_is(result, "result", "PASS");
+            passed = passed != 0 && sp_json_is(result, "result", "PASS");
     }
     return passed;
 }
@@ -111,7 +85,7 @@ bool sp_verdict_covers(const json_t *content, const char *backend, const char *c
         const json_t *item = json_array_get(pairs, i), *gpus = json_object_get(item, "gpus");
 
         covers = covers ||
-                 (text_is(item, "backend", backend) && all_in_list(&group, gpus) &&
+                 (sp_json_is(item, "backend", backend) && all_in_list(&group, gpus) &&
                   !any_failed(json_object_get(item, "failed"), &group) && passed_within(results, backend, count, gpus));
     }
     return covers;

@@ -4,6 +4,7 @@
  * is a warning: bench decides size by size.
  */
 #include "base/err.h"
+#include "base/json.h"
 #include "verify/sets.h"
 
 #include <stdio.h>
@@ -61,13 +62,6 @@ static int soak(const struct job *job)
 
 /* ---- time ---- */
 
-static bool is_text(const json_t *row, const char *key, const char *text)
-{
-    const char *found = json_string_value(json_object_get(row, key));
-
-    return found && strcmp(found, text) == 0;
-}
-
 static double microseconds(const json_t *row)
 {
     return json_number_value(json_object_get(json_object_get(row, "graph"), "us"));
@@ -85,7 +79,7 @@ static double best_ratio(const json_t *summary)
         const double ours = microseconds(row);
         const double nccl = microseconds(other);
 
-        if (is_text(row, "by", "ours") && is_text(other, "name", "nccl") && ours > 0 && nccl / ours > best &&
+        if (sp_json_is(row, "by", "ours") && sp_json_is(other, "name", "nccl") && ours > 0 && nccl / ours > best &&
             json_equal(json_object_get(row, "bytes"), json_object_get(other, "bytes")))
             best = nccl / ours;
     }

@@ -1,7 +1,9 @@
 #include "verify/merge.h"
 #include "base/err.h"
+#include "base/json.h"
 #include "verify/bound.h"
 #include "verify/state.h"
+#include "verify/uuids.h"
 #include "verify/verdict.h"
 
 #include <stdbool.h>
@@ -11,38 +13,13 @@
 
 enum { REASON = 512 };
 
-/* ---- sets of GPUs: arrays of UUIDs ---- */
-
-static bool has(const json_t *gpus, const char *uuid)
-{
-    const json_t *item;
-    bool found = false;
-    size_t i;
-
-    json_array_foreach(gpus, i, item) found = found || strcmp(json_string_value(item), uuid) == 0;
-    return found;
-}
-
-static bool within(const json_t *part, const json_t *whole)
-{
-    const json_t *item;
-    bool all = true;
-    size_t i;
-
-    json_array_foreach(part, i, item) all = all && has(whole, json_string_value(item));
-    return all;
-}
+/* ---- members ---- */
 
 static const char *text_of(const json_t *item, const char *key)
 {
     const char *text = json_string_value(json_object_get(item, key));
 
     return text ? text : "";
-}
-
-static bool is(const json_t *item, const char *key, const char *value)
-{
-    return strcmp(text_of(item, key), value) == 0;
 }
 
 static json_t *gpus_of(const json_t *item)
@@ -133,8 +110,8 @@ static void weigh_results(struct fault *out, const json_t *run, const char *back
 
     json_array_foreach(json_object_get(run, "results"), i, item)
     {
-        if (out->result || !leans_on(backend, text_of(item, "backend")) || !is(item, "result", "FAIL") ||
-            !within(gpus_of(item), gpus))
+        if (out->result || !leans_on(backend, text_of(item, "backend")) || !sp_json_is(item, "result", "FAIL") ||
+            !sp_uuids_within(gpus_of(item), gpus))
             continue;
         out->result = "FAIL";
         (void)snprintf(out->reason, sizeof out->reason, "a later run on %zu of these GPUs: %s: %s",
@@ -150,7 +127,7 @@ static void weigh_pairs(struct fault *out, const json_t *run, const char *backen
     json_array_foreach(json_object_get(run, "pairs"), i, item)
         json_array_foreach(json_object_get(item, "failed"), k, pair)
     {
-        if (out->result || !leans_on(backend, text_of(item, "backend")) || !within(pair, gpus))
+        if (out->result || !leans_on(backend, text_of(item, "backend")) || !sp_uuids_within(pair, gpus))
             continue;
         out->result = "INCONCLUSIVE";
         (void)snprintf(out->reason, sizeof out->reason, "a later run: transfers of %s from %s to %s did not pass",
@@ -169,7 +146,8 @@ static bool replaced(const json_t *item, const json_t *run)
     size_t i;
 
     json_array_foreach(json_object_get(run, "pairs"), i, judged) found =
-        found || (is(judged, "backend", text_of(item, "backend")) && within(gpus_of(item), gpus_of(judged)));
+        found ||
+        (sp_json_is(judged, "backend", text_of(item, "backend")) && sp_uuids_within(gpus_of(item), gpus_of(judged)));
     return found && counts(run);
 }
 
@@ -189,7 +167,7 @@ static void keep_results(json_t *out, const json_t *before, const json_t *run)
         kept = json_deep_copy(item);
         weigh_results(&fault, run, text_of(item, "backend"), gpus_of(item));
         weigh_pairs(&fault, run, text_of(item, "backend"), gpus_of(item));
-        if (fault.result && is(item, "result", "PASS")) {
+        if (fault.result && sp_json_is(item, "result", "PASS")) {
             (void)json_object_set_new(kept, "result", json_string(fault.result));
             (void)json_object_set_new(kept, "reason", json_string(fault.reason));
         }
@@ -232,12 +210,12 @@ static void add_failures(json_t *kept, const json_t *run)
     size_t i, k;
 
     json_array_foreach(json_object_get(run, "pairs"), i, item)
-        json_array_foreach(json_object_get(item, "failed"), k,
-                           pair) if (leans_on(backend, text_of(item, "backend")) && within(pair, gpus_of(kept)))
+        json_array_foreach(json_object_get(item, "failed"), k, pair) if (leans_on(backend, text_of(item, "backend")) &&
+                                                                         sp_uuids_within(pair, gpus_of(kept)))
             add_pair(failed, json_string_value(json_array_get(pair, 0)), json_string_value(json_array_get(pair, 1)));
     json_array_foreach(json_object_get(run, "results"), i,
-                       item) if (leans_on(backend, text_of(item, "backend")) && is(item, "result", "FAIL") &&
-                                 within(gpus_of(item), gpus_of(kept))) add_set(failed, gpus_of(item));
+                       item) if (leans_on(backend, text_of(item, "backend")) && sp_json_is(item, "result", "FAIL") &&
+                                 sp_uuids_within(gpus_of(item), gpus_of(kept))) add_set(failed, gpus_of(item));
 }
 
 static void keep_pairs(json_t *out, const json_t *before, const json_t *run)
@@ -309,9 +287,9 @@ static bool cleared(const json_t *verdict, const char *backend, const json_t *gp
 
     json_array_foreach(json_object_get(verdict, "pairs"), i, item)
     {
-        bool good = is(item, "backend", backend) && within(gpus, gpus_of(item));
+        bool good = sp_json_is(item, "backend", backend) && sp_uuids_within(gpus, gpus_of(item));
 
-        json_array_foreach(json_object_get(item, "failed"), k, pair) good = good && !within(pair, gpus);
+        json_array_foreach(json_object_get(item, "failed"), k, pair) good = good && !sp_uuids_within(pair, gpus);
         found = found || good;
     }
     return found;
@@ -350,7 +328,7 @@ static int add_outcome(json_t *run, const json_t *before, const struct sp_outcom
     json_t *pairs = gpus ? json_pack("{s:s, s:O, s:[]}", "backend", item->backend, "gpus", gpus, "failed") : NULL;
     int rc = SP_OK;
 
-    if (pairs && result && !is(result, "result", "PASS"))
+    if (pairs && result && !sp_json_is(result, "result", "PASS"))
         add_set(json_object_get(pairs, "failed"), gpus);
     if (json_array_append_new(json_object_get(run, "results"), result) < 0 ||
         json_array_append_new(json_object_get(run, "pairs"), pairs) < 0)
