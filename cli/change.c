@@ -75,7 +75,8 @@ static const char *next_command(struct sp_subject *subject, const struct sp_chan
         used += snprintf(again + used, sizeof again - (size_t)used, " --set %s", options->sets[i]);
     if (options->dry_run)
         return sp_subject_next(subject, again);
-    return sp_subject_next(subject, patched_source(changes, subject->sets) ? "build --upstream" : "status");
+    return patched_source(changes, subject->sets) ? sp_subject_next_source(subject, "build --upstream --probe")
+                                                  : sp_subject_next(subject, "status");
 }
 
 static int say(struct sp_report *report, struct sp_subject *subject, const struct sp_changes *changes,

@@ -347,11 +347,13 @@ static int locate_target(struct sp_subject *out, const struct sp_args *args)
     const struct sp_target target = {.python = sp_args_value(args, "python"), .site = sp_args_value(args, "site")};
     int rc = sp_install_locate(&out->install, &target);
 
-    if (rc < 0 && sp_args_has(args, "probe") && !target.python && !target.site) {
-        sp_err_clear();
-        rc = SP_OK;
-    }
-    return rc;
+    if (rc == SP_OK || target.python || target.site)
+        return rc;
+    if (!sp_args_has(args, "probe"))
+        return sp_err_hint(sp_err_wrap(rc, "cannot tell which SGLang it is for"), "%s",
+                           sp_subject_next(out, "build --upstream --python PATH"));
+    sp_err_clear();
+    return SP_OK;
 }
 
 static json_t *upstream_json(const struct sp_upstream *upstream)

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char *const description[] = {
     "Reads the files that a patch set knows, the runtime that apply installs beside them, the flag, and the journal of "
@@ -10,8 +11,8 @@ static const char *const description[] = {
     "written; a tree that is read-only is fine.",
     "States of a file: pristine (the released bytes), applied (our patch), applied-old (an earlier revision of it), "
     "drifted or missing (a release we know, but not its bytes; in a git checkout: a change of yours), unknown (bytes "
-    "of no release we know). Files of the set sgl-kernel, which a checkout has, are shown and do not count: they are "
-    "patched when the set is named. \"patch gone\" means that the files are pristine while the runtime is there: "
+    "of no release we know). Files of the set sgl-kernel, which a checkout has, are shown, and "
+    "named in the last line where they alone are patched. \"patch gone\" means that the files are pristine while the runtime is there: "
     "sglang was installed again, or apply was cut short.",
     NULL,
 };
@@ -39,9 +40,10 @@ static const char *const fields[] = {SP_SHOW_FIELDS, NULL};
 
 /* ---- the verdict ---- */
 
-/* A set that is asked for by name only does not count: its state is in the table. */
+/* What the verdict is about. A set that is asked for by name only is counted by itself. */
 struct counts {
     size_t files, applied, old;
+    size_t named_applied, named_old;
     enum sp_runtime_state runtime;
 };
 
@@ -50,11 +52,11 @@ static struct counts count_states(const struct sp_plan *plan)
     struct counts counts = {.runtime = plan->runtime};
 
     for (size_t i = 0; i < plan->file_count; i++) {
-        if (!sp_plan_asked(plan, &plan->files[i]))
-            continue;
-        counts.files++;
-        counts.applied += plan->files[i].state == SP_APPLIED;
-        counts.old += plan->files[i].state == SP_APPLIED_OLD;
+        const bool asked = sp_plan_asked(plan, &plan->files[i]);
+
+        counts.files += asked;
+        *(asked ? &counts.applied : &counts.named_applied) += plan->files[i].state == SP_APPLIED;
+        *(asked ? &counts.old : &counts.named_old) += plan->files[i].state == SP_APPLIED_OLD;
     }
     return counts;
 }
@@ -87,6 +89,10 @@ static int say_proof(struct sp_report *report, const struct sp_facts *facts, str
 {
     const struct sp_verdict_now *verdict = &facts->verdict;
 
+    if (!facts->extension.present && faccessat(subject->install->site_fd, "sgl_pcie/libupstream.so", F_OK, 0) == 0)
+        return sp_report_say(report, sp_subject_next(subject, "build"),
+                             "patched; SGLang's own all-reduce is built, ours is not: "
+                             "SGLANG_PCIE_AR_BACKEND=upstream is for that one");
     if (!facts->extension.present)
         return sp_report_say(report, sp_subject_next(subject, "build"), "patched, not built: SGLang behaves as stock");
     if (!verdict->present)
@@ -98,6 +104,18 @@ static int say_proof(struct sp_report *report, const struct sp_facts *facts, str
     return say_profile(report, facts, subject);
 }
 
+/* Nothing of SGLang's Python. Its C++ text may be patched all the same, and whoever did that needs no more. */
+static int say_stock(struct sp_report *report, struct counts is, struct sp_subject *subject)
+{
+    if (is.named_old > 0)
+        return sp_report_say(report, sp_subject_next(subject, "apply --set sgl-kernel"),
+                             "sgl-kernel is patched by an earlier revision, sglang is stock");
+    if (is.named_applied > 0)
+        return sp_report_say(report, sp_subject_next_source(subject, "build --upstream --probe"),
+                             "sgl-kernel is patched, sglang is stock");
+    return sp_report_say(report, sp_subject_next(subject, "apply"), "stock: not patched");
+}
+
 /* Every file is pristine, applied or applied-old. */
 static int say_state(struct sp_report *report, struct counts is, const struct sp_facts *facts,
                      struct sp_subject *subject)
@@ -105,9 +123,9 @@ static int say_state(struct sp_report *report, struct counts is, const struct sp
     const char *apply = sp_subject_next(subject, "apply");
     size_t patched = is.applied + is.old;
 
-    report->attention = patched > 0 || is.runtime != SP_RUNTIME_ABSENT;
+    report->attention = patched > 0 || is.named_old > 0 || is.runtime != SP_RUNTIME_ABSENT;
     if (patched == 0 && is.runtime == SP_RUNTIME_ABSENT)
-        return sp_report_say(report, apply, "stock: not patched");
+        return say_stock(report, is, subject);
     if (patched == 0)
         return sp_report_say(
             report, apply,

@@ -106,6 +106,12 @@ static double time_of(const json_t *found, const char *name)
     return us;
 }
 
+/* A probe needs no install; a build goes into one. */
+static const char *next_build(struct sp_subject *subject)
+{
+    return sp_subject_next(subject, subject->install ? "build --upstream" : "build --upstream --python PATH");
+}
+
 /* What wins, and with it what to do next. */
 static int say(struct sp_report *report, struct sp_subject *subject, const json_t *found)
 {
@@ -117,7 +123,7 @@ static int say(struct sp_report *report, struct sp_subject *subject, const json_
         return sp_report_say(report, NULL,
                              "SGLang's all-reduce is right; who wins is to be measured with a GPU a rank");
     if (upstream)
-        return sp_report_say(report, sp_subject_next(subject, "build --upstream"),
+        return sp_report_say(report, next_build(subject),
                              "SGLang's own all-reduce is right and wins, in its %s kernel: %.2f us, ours %.2f us",
                              winner, us, ours);
     return sp_report_say(report, NULL,

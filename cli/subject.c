@@ -61,7 +61,15 @@ static void put_quoted(char *out, size_t *used, const char *text)
     put(out, used, "'", 1);
 }
 
-static const char *next(struct sp_subject *subject, const char *command, bool source, bool others)
+static void put_option(char *out, size_t *used, const char *name, const char *value)
+{
+    put(out, used, " --", 3);
+    put(out, used, name, strlen(name));
+    put(out, used, " ", 1);
+    put_quoted(out, used, value);
+}
+
+static const char *next(struct sp_subject *subject, const char *command, bool source)
 {
     size_t used = 0;
 
@@ -70,27 +78,32 @@ static const char *next(struct sp_subject *subject, const char *command, bool so
     for (const struct sp_option *option = sp_target_options; option->name; option++) {
         const char *value = sp_args_value(subject->args, option->name);
 
-        if (!value || !(strcmp(option->name, "source") == 0 ? source : others))
-            continue;
-        put(subject->next, &used, " --", 3);
-        put(subject->next, &used, option->name, strlen(option->name));
-        put(subject->next, &used, " ", 1);
-        put_quoted(subject->next, &used, value);
+        if (value && (source || strcmp(option->name, "source") != 0))
+            put_option(subject->next, &used, option->name, value);
     }
     return subject->next;
 }
 
 const char *sp_subject_next(struct sp_subject *subject, const char *command)
 {
-    return next(subject, command, true, true);
+    return next(subject, command, true);
 }
 
 const char *sp_subject_next_source(struct sp_subject *subject, const char *command)
 {
-    return next(subject, command, true, false);
+    const char *source = sp_args_value(subject->args, "source");
+    size_t used = 0;
+
+    if (!source && subject->install)
+        source = subject->install->checkout;
+    put(subject->next, &used, "sgl-pcie ", 9);
+    put(subject->next, &used, command, strlen(command));
+    if (source)
+        put_option(subject->next, &used, "source", source);
+    return subject->next;
 }
 
 const char *sp_subject_next_install(struct sp_subject *subject, const char *command)
 {
-    return next(subject, command, false, true);
+    return next(subject, command, false);
 }

@@ -32,7 +32,8 @@ void sp_subject_close(struct sp_subject *subject);
 /* "sgl-pcie <command>" with the target as it was named, quoted for a shell; valid until the next call. */
 const char *sp_subject_next(struct sp_subject *subject, const char *command);
 
-/* The same with --source alone, and without it, where a command takes a checkout besides its target. */
+/* The same with --source alone, as it was named or as the target lies in it, and without it: for commands that take a
+ * checkout besides their target. */
 const char *sp_subject_next_source(struct sp_subject *subject, const char *command);
 const char *sp_subject_next_install(struct sp_subject *subject, const char *command);
 

@@ -177,6 +177,24 @@ class Refused(Case):
         self.assertEqual(answer["upstream"]["released"], source.PRE)
         self.assertNothingCompiled(answer)
 
+    def test_an_install_that_nobody_named(self):
+        """Here python3 has no SGLang; the checkout was named, and is not the install."""
+        self.patch()
+        answer = self.build("--arch", "sm_90", want=2)
+        self.assertIn("cannot tell which SGLang it is for: no SGLang found", answer["message"])
+        self.assertEqual(answer["next"], "sgl-pcie build --upstream --python PATH --source %s" % self.checkout)
+        self.assertNothingCompiled(answer)
+
+    def test_what_comes_after_apply_works(self):
+        """It needs no install; only a toolkit, and GPUs."""
+        for target in (("--source", self.checkout), ("--site", self.checkout / "python")):
+            answer = self.tool("apply", *target, "--set", "sgl-kernel")
+            self.assertEqual(answer["next"], "sgl-pcie build --upstream --probe --source %s" % self.checkout)
+            self.assertEqual(self.tool("status", *target)["next"], answer["next"])
+            answer = self.tool(*answer["next"].split()[1:], want=5, SGL_PCIE_NVCC="nowhere")
+            self.assertIn("SGL_PCIE_NVCC", answer["message"])
+            self.tool("revert", *target)
+
     def test_no_nvcc(self):
         self.patch()
         self.tool("apply", "--site", self.site)
@@ -263,7 +281,9 @@ class Probed(Case):
     def test_upstream_wins(self):
         answer = self.probe(winner="one-stage")
         self.assertIn("one-stage", answer["message"])
-        self.assertIn("build --upstream", answer["next"])
+        self.assertEqual(answer["next"], "sgl-pcie build --upstream --python PATH --source %s" % self.checkout)
+        answer = self.probe("--site", self.site, winner="one-stage")
+        self.assertEqual(answer["next"], "sgl-pcie build --upstream --site %s --source %s" % (self.site, self.checkout))
 
     def test_virtual_ranks_choose_nothing(self):
         answer = self.probe("--virtual", "--world", "4", mode="virtual", winner="one-stage", world=4)
