@@ -12,7 +12,8 @@ static const char *const description[] = {
     "States of a file: pristine (the released bytes), applied (our patch), applied-old (an earlier revision of it), "
     "drifted or missing (a release we know, but not its bytes; in a git checkout: a change of yours), unknown (bytes "
     "of no release we know). Files of the set sgl-kernel, which a checkout has, are shown, and "
-    "named in the last line where they alone are patched. \"patch gone\" means that the files are pristine while the runtime is there: "
+    "named in the last line where they alone are patched. \"patch gone\" means that the files are pristine while the "
+    "runtime is there: "
     "sglang was installed again, or apply was cut short.",
     NULL,
 };
