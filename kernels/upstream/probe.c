@@ -290,23 +290,6 @@ static int time_ours(gang *g, const job *j, rival *out)
 
 /* --- a rank ---------------------------------------------------------------------------------- */
 
-static int read_uuids(gang *g, const job *j)
-{
-    int r, rc = CODE_OK;
-
-    for (r = 0; r < j->world && rc == 0; r++) {
-        struct cudaDeviceProp properties;
-        char *out = j->found->uuid[r];
-        size_t used = (size_t)snprintf(out, UUID, "GPU-"), i;
-        rc = CUDA(cudaGetDeviceProperties(&properties, j->device[r]));
-        for (i = 0; i < 16 && rc == 0; i++)
-            used +=
-                (size_t)snprintf(out + used, UUID - used, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
-                                 (unsigned)(unsigned char)properties.uuid.bytes[i]);
-    }
-    return ranks_agree(g->ranks, rc);
-}
-
 /* An unpatched text, told that there is no full NVLink: what becomes of the output? Nothing is compared as wrong. */
 static int show_defect(gang *g, const job *j)
 {
@@ -348,10 +331,10 @@ static int test_upstream(gang *g, const job *j)
 static int work(gang *g, const job *j)
 {
     findings *f = j->found;
-    int rc = read_uuids(g, j);
+    int rc;
 
-    if (rc != 0 || j->defect)
-        return rc != 0 ? rc : show_defect(g, j);
+    if (j->defect)
+        return show_defect(g, j);
     rc = test_upstream(g, j);
     rc = rc != 0 ? rc : time_nccl(g, j, &f->nccl);
     rc = rc != 0 ? rc : time_ours(g, j, &f->ours);
@@ -452,17 +435,7 @@ static void print(const job *j, const findings *f, int code, double seconds, con
     text_free(&t);
 }
 
-static const char *first_text(const ranks_outcome *outcome)
-{
-    const char *found = "";
-    int r;
-
-    for (r = 0; r < RANKS_MAX && found[0] == '\0'; r++)
-        found = outcome->rank[r].text;
-    return found;
-}
-
-/* Processes where every rank can have a GPU. */
+/* Processes where every rank can have a GPU. What is found out about them is for everybody. */
 static int place(job *j, int virtual_ranks)
 {
     options o = {0};
@@ -476,8 +449,11 @@ static int place(job *j, int virtual_ranks)
     j->local = virtual_ranks || p.gpus < j->world;
     if (!p.p2p)
         return rank_fail(CODE_CANNOT, "upstream's all-reduce needs P2P, and not every pair of these GPUs has it");
-    for (r = 0; r < j->world; r++)
-        j->device[r] = p.device[j->local ? r % p.gpus : r];
+    for (r = 0; r < j->world; r++) {
+        int i = j->local ? r % p.gpus : r;
+        j->device[r] = p.device[i];
+        memcpy(j->found->uuid[r], p.uuid[i], UUID);
+    }
     return CODE_OK;
 }
 
@@ -485,16 +461,18 @@ static int run(job *j, int virtual_ranks, double limit)
 {
     findings *f = shared_alloc(sizeof(*f));
     ranks_outcome outcome = {0};
-    int rc = f == NULL ? rank_fail(CODE_CANNOT, "no shared memory") : place(j, virtual_ranks);
-    const char *message = rank_text();
+    const char *message;
+    int rc;
 
     if (f == NULL)
-        return rc;
+        return rank_fail(CODE_CANNOT, "no shared memory");
     j->found = f;
     name_rivals(f);
+    rc = place(j, virtual_ranks);
+    message = rank_text();
     if (rc == 0) {
         rc = ranks_run(&outcome, j->local ? 1 : j->world, limit, 0, body, j);
-        message = first_text(&outcome);
+        message = ranks_failure(&outcome);
     }
     print(j, f, rc, outcome.seconds, message);
     shared_free(f, sizeof(*f));
