@@ -431,6 +431,23 @@ static int several(const struct sp_install *const *found, size_t count)
     return rc;
 }
 
+/* What this interpreter has, unless it is found already. 1: nothing new; to be told apart from an error. */
+static int add_found(struct sp_install *found[MAX_CANDIDATES], size_t *count, const char *python)
+{
+    struct sp_install *install = NULL;
+    int rc = allocate(&install);
+
+    if (rc == 0)
+        rc = from_python(install, python);
+    for (size_t i = 0; rc == 0 && i < *count; i++)
+        rc = same_install(found[i], install);
+    if (rc == 0)
+        found[(*count)++] = install;
+    else
+        sp_install_free(install);
+    return rc;
+}
+
 /* Take the interpreters of this environment in turn; one install may be found more than once. */
 static int from_environment(struct sp_install **out)
 {
@@ -440,26 +457,17 @@ static int from_environment(struct sp_install **out)
     size_t count = 0;
     int rc = 0;
 
-    for (size_t i = 0; i < MAX_CANDIDATES; i++) {
-        int seen = pythons[i] == NULL;
+    for (size_t i = 0; i < MAX_CANDIDATES && rc >= 0; i++) {
+        bool seen = pythons[i] == NULL;
 
         for (size_t j = 0; j < i && !seen; j++)
             seen = pythons[j] != NULL && strcmp(pythons[i], pythons[j]) == 0;
-        if (seen || allocate(&found[count]) < 0)
-            continue;
-        rc = from_python(found[count], pythons[i]);
-        for (size_t j = 0; rc == 0 && j < count; j++)
-            rc = same_install(found[j], found[count]);
-        if (rc == 0)
-            count++;
-        else
-            sp_install_free(found[count]);
+        if (!seen)
+            rc = add_found(found, &count, pythons[i]);
         if (rc < 0 && i == FROM_PATH && count > 0) { /* an environment that has one is what is meant */
             sp_err_clear();
             rc = 0;
         }
-        if (rc < 0)
-            break;
     }
     if (rc >= 0 && count == 0) {
         sp_err(SP_EUSAGE, "no SGLang found by $VIRTUAL_ENV, $CONDA_PREFIX or python3 on PATH");
