@@ -104,6 +104,10 @@ static int call(struct setup *setup, const char *command, const char *option)
     add_option(argv, &count, setup->args, option, words[word++]);
     if (strcmp(command, "verify") == 0)
         add_option(argv, &count, setup->args, "level", words[word]);
+    if (strcmp(command, "revert") == 0) { /* what apply does unasked: another set is somebody else's work */
+        argv[count++] = "--set";
+        argv[count++] = "sglang";
+    }
     rc = sp_proc_run(&result, argv, &limits);
     json_decref(setup->last);
     setup->last = rc == SP_OK ? json_loads(result.out.data, 0, NULL) : NULL;

@@ -8,6 +8,8 @@ import unittest
 
 from common import Case, real, tree
 
+import source  # noqa: E402
+
 
 class Setup(Case):
     def setUp(self):
@@ -35,6 +37,15 @@ class Setup(Case):
         told = self.setup_(5)
         self.assertIsNone(told["undone"])
         self.assertEqual(tree(self.site), before)
+
+    def test_a_kernel_that_was_patched_before_stays(self):
+        checkout = source.make(self.scratch / "checkout")
+        self.environment["SGL_PCIE_DATA"] = str(source.data(self.scratch / "data"))
+        self.cli("apply", "--source", checkout, "--set", "sgl-kernel")
+        before = real.snapshot(checkout)
+        told = json.loads(self.cli("setup", "--source", checkout, "--arch", "sm_90", "--json", expect=5))
+        self.assertEqual(told["undone"], True)
+        self.assertEqual(real.snapshot(checkout), before)
 
     def test_killed_anywhere_and_run_again(self):
         """A kill may leave a patched install, since nobody is there to undo; never one that cannot be worked with."""
