@@ -170,6 +170,20 @@ class Applied(Case):
                 self.file.write_bytes(source.text() + b"// mine\n")
                 self.assertEqual(self.states()["sgl-kernel"], {want})
 
+    def test_a_submodule(self):
+        """Its own repository is asked, not the one around it."""
+        around = self.folder / "around"
+        around.mkdir()
+        source.git(around, "init", "-q")
+        source.git(around, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(self.make()), "sglang")
+        self.checkout = around / "sglang"
+        self.file = self.checkout / self.path
+        self.tool("apply", *ONE)
+        self.assertEqual(source.git(self.checkout, "status", "--porcelain"), " M %s\n" % self.path)
+        self.tool("revert")
+        self.file.write_bytes(source.text() + b"// mine\n")
+        self.assertEqual(self.states()["sgl-kernel"], {"drifted"})
+
     @unittest.skipUnless(os.geteuid() == 0, "only root can give a checkout to somebody else")
     def test_a_checkout_of_another_user(self):
         before = self.make() and real.snapshot(self.checkout)
