@@ -128,6 +128,23 @@ static int unknown(const char *name, size_t len, const struct sp_archs *known, c
     return sp_err_hint(SP_EUSAGE, "--arch with some of these, or all; a newer GPU needs a newer nvcc");
 }
 
+int sp_archs_check(const char *list)
+{
+    const char *next = strcmp(list, "all") == 0 ? NULL : list;
+    int rc = 0;
+
+    while (next != NULL && rc == 0) {
+        const size_t len = strcspn(next, ",");
+        unsigned number;
+
+        if (!parse_name(&number, next, len))
+            rc = sp_err_hint(sp_err(SP_EUSAGE, "'%.*s' is no architecture", (int)len, next),
+                             "--arch with names as sm_90,sm_120, or all");
+        next = next[len] ? next + len + 1 : NULL;
+    }
+    return rc;
+}
+
 static int parse_list(struct sp_archs *out, const char *list, const struct sp_archs *known,
                       const struct sp_toolchain *tools)
 {

@@ -36,6 +36,9 @@ int sp_archs_known(struct sp_archs *out, const struct sp_toolchain *tools, unsig
 int sp_archs_choose(struct sp_archs *out, const char *list, const struct sp_archs *known, const struct sp_gpus *gpus,
                     const struct sp_toolchain *tools);
 
+/* The form alone, which needs no nvcc: "all", or names as sm_90. SP_EUSAGE. */
+int sp_archs_check(const char *list);
+
 /* "sm_90,sm_120" */
 void sp_archs_text(char out[SP_ARCH_TEXT], const struct sp_archs *archs);
 

@@ -6,7 +6,6 @@
 #include "verify/survey.h"
 #include "verify/verdict.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -75,15 +74,15 @@ enum { DEFAULT_LEVEL = 3 };
 static int read_level(int *out, const struct sp_args *args)
 {
     const char *text = sp_args_value(args, "level");
-    const int top = sp_ladder_top();
+    const bool recorded = sp_args_has(args, "from");
+    int rc = SP_OK;
 
-    *out = sp_args_has(args, "from") ? 1 : DEFAULT_LEVEL;
-    if (!text)
-        return SP_OK;
-    if (!isdigit((unsigned char)text[0]) || text[1] != '\0' || text[0] < '1' || text[0] - '0' > top)
-        return sp_err_hint(sp_err(SP_EUSAGE, "there is no level '%s': 1 to %d", text, top), "sgl-pcie verify --help");
-    *out = text[0] - '0';
-    return SP_OK;
+    *out = recorded ? 1 : DEFAULT_LEVEL;
+    if (text)
+        rc = sp_ladder_level(out, text);
+    if (rc == SP_OK && recorded && *out > 1)
+        rc = sp_err(SP_EUSAGE, "a recording answers level 1: the levels above run on GPUs");
+    return rc == SP_OK ? rc : sp_err_hint(rc, "sgl-pcie verify --help");
 }
 
 /* ---- text ---- */

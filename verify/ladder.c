@@ -177,6 +177,16 @@ int sp_ladder_top(void)
     return top;
 }
 
+int sp_ladder_level(int *out, const char *text)
+{
+    const int top = sp_ladder_top();
+
+    *out = text[0] - '0';
+    if (*out < 1 || *out > top || text[1] != '\0')
+        return sp_err(SP_EUSAGE, "there is no level '%s': 1 to %d", text, top);
+    return SP_OK;
+}
+
 /* What is known to hang is not tried; whoever else computes there is not to be disturbed, and would be in every result.
  */
 static bool blocked(const struct sp_ladder *ladder)

@@ -70,6 +70,9 @@ extern const struct sp_rung sp_rungs[];
 /* The highest level that there is. */
 int sp_ladder_top(void);
 
+/* "3": SP_EUSAGE where there is no such level. */
+int sp_ladder_level(int *out, const char *text);
+
 /* Run the levels up to ladder->level, lowest first; stops at an error, and below level 2 unless what was promised is
  * good enough to try. What fails at level 2 does not end the climb: one backend's transfers say nothing about
  * another's. */

@@ -69,8 +69,33 @@ class Setup(Fixture):
         self.assertEqual([line.split()[0] for line in told[:7]], STEPS)
         self.assertIn("enabled for", told[7])
 
+    def test_a_backend_that_failed_does_not_block_another(self):
+        """Not the first time, and not the second, when the verdict is there."""
+        told = self.setup_(SGL_PCIE_INJECT="nan:0-1")
+        self.assertEqual([step["exit_code"] for step in told["steps"]], [0, 0, 0, 0, 7, 0, 0])
+        self.assertIn("enabled for", told["message"])
+        verdict = json.loads(next(self.state.glob("*/verdict.json")).read_text())
+        results = {result["backend"]: result["result"] for result in verdict["results"]}
+        self.assertEqual(results, {"host": "PASS", "push": "PASS", "pull": "FAIL"})
+        told = self.setup_()
+        self.assertIn("already enabled", told["message"])
+        self.assertIn("still holds", told["steps"][4]["message"])
+
+    def test_without_two_gpus_nothing_is_written(self):
+        before = tree(self.site)
+        for gpus, words, expect, says in (
+            ("", [], 5, "GPU"),
+            (GPUS[0], [], 5, "an all-reduce needs two"),
+            (",".join(GPUS), ["--gpus", "0,9"], 2, "9"),
+        ):
+            with self.subTest(gpus=gpus, words=words):
+                told = json.loads(self.cli(*self.words, *words, expect=expect, FAKE_GPUS=gpus))
+                self.assertEqual([step["command"] for step in told["steps"]], ["recover", "doctor"])
+                self.assertIn(says, told["message"])
+                self.assertEqual(tree(self.site), before)
+
     def test_a_failed_proof_is_undone(self):
-        told = self.setup_(7, SGL_PCIE_INJECT="nan:0-1")
+        told = self.setup_(7, SGL_PCIE_INJECT="nan:0-1", FAKE_DEATH="push:8", FAKE_SMOKE="host:8")
         self.assertEqual(told["undone"], True)
         self.assertEqual([step["exit_code"] for step in told["steps"]][-2:], [7, 0])
         self.assertFalse((self.site / "sgl_pcie").exists())
