@@ -461,6 +461,8 @@ static int bench(struct session *session, const char *gpus)
 {
     int rc = check_verdict(session);
 
+    if (rc == SP_OK && counts(session->wanted))
+        rc = sp_state_check(session->ladder->site);
     if (rc == SP_OK)
         rc = check_alone(session, session->survey);
     if (rc == SP_OK)

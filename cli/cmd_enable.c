@@ -46,6 +46,9 @@ static int check_install(struct sp_subject *subject, const struct sp_facts *fact
     enum sp_runtime_state runtime;
     int rc = sp_runtime_state(&runtime, subject->install);
 
+    if (rc == SP_OK && runtime == SP_RUNTIME_DIFFERS)
+        return sp_err_hint(sp_err(SP_ECANNOT, "the sgl-pcie-runtime of this install is not the one of this program"),
+                           "%s", sp_subject_next(subject, "apply"));
     if (rc == SP_OK && runtime != SP_RUNTIME_PRESENT)
         return sp_err_hint(sp_err(SP_ECANNOT, "this SGLang is not patched by this program"), "%s",
                            sp_subject_next(subject, "apply"));

@@ -69,6 +69,8 @@ static int say_profile(struct sp_report *report, const struct sp_facts *facts, s
     const char *flag = facts->flag.value, *bench = sp_subject_next(subject, "bench");
     const bool set = strcmp(facts->flag.source, "unset") != 0; /* perhaps to nothing, which is not unset */
 
+    if (set && strcmp(flag, "unsafe") == 0)
+        return sp_report_say(report, NULL, "in use by the flag unsafe, which asks for no proof");
     if (set && strcmp(flag, "1") != 0)
         return sp_report_say(report, NULL, "proved, but the flag is %s",
                              flag[0] ? flag : "set to nothing, which is stock");
@@ -267,7 +269,8 @@ static int state_rows(struct sp_table *table, const struct sp_report *report, co
         rc = profile_row(table, &facts->profile);
     if (rc == SP_OK)
         rc = strcmp(facts->flag.source, "unset") == 0
-                 ? row(table, "flag", "unset")
+                 ? joined_row(table, "flag", "unset",
+                              facts->flag.unusable ? ".sgl-pcie/flag.json is damaged, and counts for nothing" : NULL)
                  : joined_row(table, "flag", facts->flag.value[0] ? facts->flag.value : "set to nothing",
                               facts->flag.source);
     if (rc == SP_OK)

@@ -360,7 +360,7 @@ static int find_install(struct sp_subject *subject, struct sp_ladder *ladder, co
     rc = sp_subject_locate(subject, args);
     if (rc == SP_OK)
         ladder->site = subject->install->site;
-    return rc;
+    return rc == SP_OK && ladder->level >= SP_VERDICT_LEVEL ? sp_state_check(ladder->site) : rc;
 }
 
 static int read_options(struct sp_ladder *out, const struct sp_args *args)

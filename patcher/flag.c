@@ -53,7 +53,7 @@ int sp_flag_read(struct sp_flag *out, int site_fd)
         (void)snprintf(out->value, sizeof out->value, "%s", variable);
     } else if (read_persisted(out, site_fd) < 0) {
         sp_err_clear(); /* an unusable file counts as absent */
-        *out = (struct sp_flag){.source = "unset"};
+        *out = (struct sp_flag){.source = "unset", .unusable = true};
     }
     return 0;
 }

@@ -19,6 +19,7 @@
 struct sp_flag {
     char value[16];     /* "" when unset */
     const char *source; /* "environment", "install" or "unset" */
+    bool unusable;      /* unset, and there is a file that counts as absent */
 };
 
 /* site_fd: directory descriptor of the install's site. */

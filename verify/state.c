@@ -264,6 +264,16 @@ static int with_hint(int rc)
     return rc < 0 ? sp_err_hint(rc, "set $" SP_STATE_ENV " to a folder that you can write") : rc;
 }
 
+int sp_state_check(const char *site)
+{
+    char folder[2 * PATH_MAX];
+    int rc = open_state(folder, site);
+
+    if (rc == SP_OK && faccessat(AT_FDCWD, folder, W_OK | X_OK, AT_EACCESS) != 0)
+        rc = sp_err_sys(SP_ECANNOT, "cannot write into '%s'", folder);
+    return with_hint(rc);
+}
+
 int sp_state_write(char **path, const char *name, const json_t *content, const char *site)
 {
     char folder[2 * PATH_MAX];

@@ -10,7 +10,7 @@ import sys
 import time
 import unittest
 
-from bench import FOUR, GPUS, Bench, choices, real, schema, verdict
+from bench import FOUR, GPUS, HERE, Bench, choices, real, schema, verdict
 
 READ = (
     "from sgl_pcie import profile, machine; t, why = profile.load(machine.read()); assert not why, why; "
@@ -39,6 +39,19 @@ class Written(Bench):
         self.assertNotIn("push", read)
         self.assertIn("enabled for", self.cli("enable", "--site", self.site))
 
+    def test_a_place_that_cannot_be_written_is_said_before_measuring(self):
+        (folder,) = self.state.iterdir()
+        folder.chmod(0o555)
+        self.addCleanup(folder.chmod, 0o755)
+        unprivileged = HERE.parent / "cli" / "bin" / "unprivileged"
+        for command in ("bench", "verify"):
+            done = self.run_in([unprivileged, real.CLI, command, "--site", self.site], FAKE_BENCH="die:1")
+            self.assertEqual(done.returncode, 5, done.stderr)
+            self.assertIn("cannot write into '%s': Permission denied" % folder, done.stderr)
+            self.assertIn("SGL_PCIE_STATE", done.stderr)
+            self.assertEqual(done.stdout, "")
+        self.assertEqual([file.name for file in folder.iterdir()], ["verdict.json"])
+
     def test_the_result_is_kept_and_shown_again(self):
         told = self.bench("--step", "122x43008")
         kept = json.loads(self.file("bench.json").read_text())
@@ -47,6 +60,10 @@ class Written(Bench):
         again = json.loads(self.cli("bench", "--from", self.file("bench.json"), "--step", "122x43008", "--json"))
         self.assertEqual(again["bench"]["groups"], told["bench"]["groups"])
         self.assertEqual(again["steps"], told["steps"])
+
+    def test_a_name_gives_the_terminal_no_orders(self):
+        self.assertIn("NVIDIA FAKE?[2J", self.cli("bench", "--site", self.site, FAKE_BENCH="name"))
+        self.assertNotIn("\033", self.cli("bench", "--from", self.file("bench.json")))
 
     def test_noisy_runs_choose_the_same(self):
         tables = []
@@ -164,6 +181,9 @@ class Unwritten(Bench):
     def test_one_that_cannot_be_understood(self):
         told = self.bench(expect=5, FAKE_BENCH="garbage")
         self.assertIn("what sgl-pcie-gpu perf said: 'line 3' is not valid JSON", told["message"])
+
+    def test_one_that_stops_before_its_result(self):
+        self.assertIn("ended well, but before its result did", self.bench(expect=5, FAKE_BENCH="stop")["message"])
 
     def test_without_nccl_there_is_nothing_to_compare_with(self):
         self.assertIn("nothing to compare with", self.bench(expect=5, FAKE_BENCH="no-nccl")["message"])
@@ -288,6 +308,12 @@ class Four(Bench):
         self.prove()
         self.bench("--gpus", "0,1")
         self.assertEqual({(table["world"], table["gpus"][0]) for table in self.profile()["tables"]}, {(2, FOUR[0])})
+
+    def test_another_order_is_the_same_gpus(self):
+        self.bench("--gpus", "1,0")
+        self.bench("--gpus", "0,1", FAKE_BENCH="stock")
+        self.assertEqual({tuple(table["gpus"]) for table in self.profile()["tables"]}, {tuple(FOUR[:2])})
+        self.assertIn("faster", self.cli("enable", "--site", self.site, expect=1))
 
     def test_a_pair_on_which_only_the_host_passed(self):
         bound = {**self.bound(self.site), "driver": "580.95.05"}
