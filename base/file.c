@@ -196,7 +196,9 @@ static int open_failed(int dirfd, const char *path)
         name_the_link(link, dirfd, path);
         rc = sp_err(SP_ECANNOT, "cannot open '%s': '%s' is a symbolic link, and links are not followed in an install",
                     path, link);
-        sp_err_hint(rc, "reinstall SGLang as plain files (uv: --link-mode=copy), or name the folder that '%s' leads to",
+        sp_err_hint(rc,
+                    "put the plain file there (an install: install SGLang again, with uv --link-mode=copy; a checkout: "
+                    "git checkout), or name the folder that '%s' leads to",
                     link);
     } else {
         rc = sp_err_sys(SP_ECANNOT, "cannot open '%s'", path);

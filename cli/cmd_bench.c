@@ -55,7 +55,7 @@ static const struct sp_option options[] = {
 
 static const struct sp_exit exits[] = {
     {0, "measured; where stock is as fast at every size, the message says so"},
-    {1, "there is no fresh verdict, or it proves nothing on these GPUs"},
+    {1, "there is no fresh verdict, or it proves nothing on these GPUs; with --from: that file is of no bench"},
     {2, "wrong arguments, or no such GPU"},
     {5, "fewer than two GPUs, no driver, nothing built, no NCCL to compare with, or no such file"},
     {7, "an algorithm gave wrong data"},

@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 static const char *const description[] = {
     "Writes what is known of this machine and its install: a recording of the machine (its GPUs, the bridges above "
@@ -23,7 +24,7 @@ static const struct sp_option options[] = {
     {.name = "out",
      .value = "FILE",
      .complete = SP_COMPLETE_FILE,
-     .help = "write it here, a page if it ends in .html (default: JSON on standard output)"},
+     .help = "write it here, a page if it ends in .html (default, or -: JSON on standard output)"},
     {.name = "from",
      .value = "PATH",
      .complete = SP_COMPLETE_FILE,
@@ -32,7 +33,11 @@ static const struct sp_option options[] = {
 };
 
 static const struct sp_exit exits[] = {
-    {0, "written, whatever is in it"}, {1, NULL}, {2, NULL}, {5, "it cannot be written"}, {-1, NULL},
+    {0, "written, whatever is in it"},
+    {1, "with --from: that file is neither a bundle nor a recording"},
+    {2, NULL},
+    {5, "it cannot be written, or there is nothing to read by --from"},
+    {-1, NULL},
 };
 
 static const struct sp_example examples[] = {
@@ -51,7 +56,7 @@ static bool is_page(const char *path)
 {
     const char *dot = path ? strrchr(path, '.') : NULL;
 
-    return dot && strcmp(dot, ".html") == 0;
+    return dot && (strcasecmp(dot, ".html") == 0 || strcasecmp(dot, ".htm") == 0);
 }
 
 static int put_json(struct sp_buf *out, const json_t *bundle)
@@ -81,8 +86,8 @@ static int deliver(struct sp_report *report, json_t *bundle, const char *path)
 
     if (path)
         rc = write_file(bundle, path);
-    else if (!report->object && report->text)
-        rc = json_dumpf(bundle, stdout, JSON_SORT_KEYS | JSON_INDENT(1)) == 0 ? SP_OK : SP_ECANNOT;
+    else if (!report->object && report->text && json_dumpf(bundle, stdout, JSON_SORT_KEYS | JSON_INDENT(1)) != 0)
+        rc = ferror(stdout) ? SP_OK : sp_err(SP_ECANNOT, "out of memory"); /* main() tells of standard output */
     if (rc == SP_OK && !path && !report->object && report->text)
         (void)putchar('\n');
     sp_report_set(report, "file", sp_json_text(path));
@@ -95,14 +100,28 @@ static int deliver(struct sp_report *report, json_t *bundle, const char *path)
 
 /* ---- the command ---- */
 
+/* A bundle says by itself which install it is of. */
+static int check_from(const struct sp_args *args)
+{
+    int rc = SP_OK;
+
+    for (const struct sp_option *target = sp_target_options; target->name && rc == SP_OK; target++)
+        if (sp_args_has(args, "from") && sp_args_has(args, target->name))
+            rc = sp_err_hint(sp_err(SP_EUSAGE, "--from looks at no install, --%s names one", target->name),
+                             "sgl-pcie report --help");
+    return rc;
+}
+
 static int run(const struct sp_args *args, struct sp_report *report)
 {
-    const char *from = sp_args_value(args, "from");
+    const char *from = sp_args_value(args, "from"), *out = sp_args_value(args, "out");
     json_t *bundle = NULL;
-    int rc = from ? sp_bundle_load(&bundle, from) : sp_bundle_make(&bundle, args);
+    int rc = check_from(args);
 
     if (rc == SP_OK)
-        rc = deliver(report, bundle, sp_args_value(args, "out"));
+        rc = from ? sp_bundle_load(&bundle, from) : sp_bundle_make(&bundle, args);
+    if (rc == SP_OK)
+        rc = deliver(report, bundle, out && strcmp(out, "-") == 0 ? NULL : out);
     json_decref(bundle);
     return rc;
 }

@@ -41,15 +41,15 @@ static const struct sp_option options[] = {
     {.name = "timeout", .value = "SECONDS", .help = "time limit of one child process (default: by level)"},
     {.name = "minutes", .value = "N", .help = "how long level 4 soaks (default: 1)"},
     {.name = "from",
-     .value = "DIR",
-     .complete = SP_COMPLETE_DIR,
-     .help = "judge a recording, or the folder that holds one, instead of this machine"},
+     .value = "PATH",
+     .complete = SP_COMPLETE_FILE,
+     .help = "judge a recording, a bundle of report, or the folder that holds one, instead of this machine"},
     {.name = NULL},
 };
 
 static const struct sp_exit exits[] = {
     {0, "every check passed, perhaps with warnings"},
-    {1, "a check failed"},
+    {1, "a check failed; with --from: that file is no recording"},
     {2, "wrong arguments, or no such GPU"},
     {5, "fewer than two GPUs, no driver, nothing built, or no such recording"},
     {7, "a GPU gave wrong data"},

@@ -68,6 +68,13 @@ const struct sp_exit sp_exits[] = {
 const struct sp_environment sp_environment[] = {
     {"SGLANG_FORCE_CUSTOM_AR_PCIE", "the flag that patched SGLang obeys: 0 stock, 1 the PCIe all-reduce where it is "
                                     "proven, unsafe without proof; when set, it wins over what the install says"},
+    {"SGLANG_PCIE_AR_BACKEND",
+     "what patched SGLang takes: auto, peer, host, or upstream, SGLang's own all-reduce out of "
+     "build --upstream"},
+    {"SGLANG_PCIE_AR_TIMEOUT_S", "how long its all-reduce waits for another rank, in seconds (default: 240)"},
+    {"SGLANG_PCIE_UPSTREAM_LIMITS", "of upstream without full NVLink: ONE,TWO, up to how many bytes one stage serves, "
+                                    "and two"},
+    {"CUDA_VISIBLE_DEVICES", "the GPUs that verify, bench, setup and doctor look at when --gpus is not given"},
     {"SGL_PCIE_STATE",
      "the folder of verdict and profile (default: /var/lib/sgl-pcie for root, else ~/.local/state/sgl-pcie)"},
     {"SGL_PCIE_NVCC",

@@ -232,7 +232,7 @@ static int no_gpu(const struct sp_recording *recording)
     sp_err(SP_ECANNOT, "no GPU%s%s", recording->driver.nvml_error ? ": " : "",
            recording->driver.nvml_error ? recording->driver.nvml_error : "");
     return sp_err_hint(SP_ECANNOT, "run it on the machine with the GPUs; in a container: docker run --gpus all; a "
-                                   "recording of another machine: --from DIR");
+                                   "recording of another machine: --from FILE");
 }
 
 int sp_choice_check(const struct sp_choice *choice, const struct sp_recording *recording)

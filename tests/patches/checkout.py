@@ -321,6 +321,14 @@ class Refused(Case):
         self.file.unlink()
         self.refuse(4, "missing", "restore")
 
+    def test_a_link_in_place_of_the_file(self):
+        self.make()
+        self.file.rename(self.folder / "elsewhere")
+        self.file.symlink_to(self.folder / "elsewhere")
+        answer = self.tool("apply", *ONE, want=5)
+        self.assertIn("symbolic link", answer["message"])
+        self.assertIn("a checkout: git checkout", answer["next"])
+
     def test_a_file_that_git_does_not_know_yet(self):
         self.make()
         source.git(self.checkout, "rm", "-q", "--cached", self.path)
