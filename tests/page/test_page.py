@@ -172,6 +172,11 @@ class States(Page):
         def files(state):
             return lambda bundle: [file.update(state=state) for file in bundle["status"]["install"]["files"]]
 
+        def kernel(bundle):
+            """A checkout has it, patched or not."""
+            listed = bundle["status"]["install"]["files"]
+            listed.append({**listed[0], "path": "sgl-kernel/x.cuh", "set": "sgl-kernel", "state": "unknown"})
+
         def install(**more):
             return lambda bundle: bundle["status"].update(more)
 
@@ -182,6 +187,7 @@ class States(Page):
             (lambda bundle: None, {}, "Enabled, but NVLink joins all GPUs: auto leaves them to SGLang’s own", None, "done"),
             (lambda bundle: [pair.update(nvlink="NS") for pair in bundle["recording"]["pairs"]], {},
              "Enabled: SGLang uses the PCIe all-reduce", None, "done"),
+            (kernel, {}, "Enabled, but NVLink joins all GPUs: auto leaves them to SGLang’s own", None, "done"),
             (files("pristine"), {}, "not patched", "sgl-pcie apply", "next"),
             (files("drifted"), {}, "cannot be used as it is", None, "bad"),
             (install(pending=True), {}, "cannot be used as it is", "sgl-pcie recover", "bad"),
