@@ -125,6 +125,18 @@ int sp_bundle_make(json_t **out, const struct sp_args *args)
 
 /* ---- another one ---- */
 
+/* What report --json says has a bundle in it. */
+static void unwrap(json_t **content)
+{
+    json_t *bundle = json_object_get(*content, "bundle");
+
+    if (!json_is_object(bundle))
+        return;
+    json_incref(bundle);
+    json_decref(*content);
+    *content = bundle;
+}
+
 /* NULL without an error where the file is a recording alone. */
 static int read_bundle(json_t **out, const char *path)
 {
@@ -135,6 +147,8 @@ static int read_bundle(json_t **out, const char *path)
     *out = NULL;
     if (rc == SP_OK)
         rc = sp_json_load(out, bytes.data, bytes.len, path);
+    if (rc == SP_OK)
+        unwrap(out);
     if (rc == SP_OK)
         rc = sp_json_opt_string(&schema, *out, "schema");
     if (rc == SP_OK && (!schema || strcmp(schema, SP_BUNDLE_SCHEMA) != 0)) {

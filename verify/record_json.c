@@ -275,13 +275,15 @@ static int read_recording(struct sp_recording *out, const json_t *root)
 
 int sp_recording_parse(struct sp_recording *out, const char *data, size_t len, const char *name)
 {
-    json_t *root, *recording;
+    const json_t *bundle, *recording;
+    json_t *root;
     int rc = sp_json_load(&root, data, len, name);
 
     sp_recording_init(out);
     if (rc < 0)
         return rc;
-    recording = json_object_get(root, "recording");
+    bundle = json_object_get(root, "bundle"); /* what report --json says has one */
+    recording = json_object_get(json_is_object(bundle) ? bundle : root, "recording");
     rc = read_recording(out, json_is_object(recording) ? recording : root);
     json_decref(root);
     return rc < 0 ? sp_err_wrap(rc, "'%s'", name) : rc;
