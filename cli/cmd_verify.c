@@ -3,6 +3,7 @@
 #include "verify/bound.h"
 #include "verify/merge.h"
 #include "verify/picture.h"
+#include "verify/state.h"
 #include "verify/survey.h"
 #include "verify/verdict.h"
 
