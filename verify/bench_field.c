@@ -1,4 +1,5 @@
 #include "verify/bench_field.h"
+#include "base/clean.h"
 #include "base/err.h"
 #include "base/json.h"
 
@@ -37,6 +38,7 @@ int sp_bench_opt_text(char *out, size_t size, const json_t *object, const char *
     int rc = sp_json_opt_string(&text, object, key);
 
     (void)snprintf(out, size, "%s", text ? text : "");
+    (void)sp_clean(out, 0);
     return rc;
 }
 

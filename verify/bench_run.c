@@ -195,7 +195,11 @@ static int read_output(struct work *work, struct sp_proc_result *result, const s
         number[i] = work->gpus.number[set->at[i]];
     cut_last_line(result);
     rc = sp_bench_read_run(work->bench, end, result->out.data, uuid, number, set->count);
-    return rc < 0 ? sp_err_wrap(SP_ECANNOT, "what %s said", who) : SP_OK;
+    if (rc < 0)
+        return sp_err_wrap(SP_ECANNOT, "what %s said", who);
+    if (!end->seen && !result->timed_out && !result->signal && result->status == 0)
+        return sp_err(SP_ECANNOT, "%s ended well, but before its result did", who);
+    return SP_OK;
 }
 
 static void set_remedy(struct sp_check *check)

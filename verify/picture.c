@@ -1,4 +1,5 @@
 #include "verify/picture.h"
+#include "base/clean.h"
 #include "base/err.h"
 
 #include <stdio.h>
@@ -123,6 +124,8 @@ int sp_picture_tree(struct sp_buf *out, const struct sp_topology *topology, bool
     for (size_t i = 0; i < topology->gpu_count && rc == SP_OK; i++)
         if (topology->gpu[i].pci < 0) /* its place on the bus is not recorded */
             rc = put_gpu(out, &topology->gpu[i]);
+    if (out->data)
+        (void)sp_clean(out->data, 1); /* names may come from a stranger's recording */
     return rc;
 }
 

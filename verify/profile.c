@@ -2,6 +2,7 @@
 #include "base/err.h"
 #include "verify/bound.h"
 #include "verify/state.h"
+#include "verify/uuids.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,11 +30,8 @@ static bool is_of(const json_t *table, const struct sp_bench_group *group)
     const json_t *gpus = json_object_get(table, "gpus");
     bool same = json_array_size(gpus) == group->world;
 
-    for (size_t i = 0; i < group->world && same; i++) {
-        const char *uuid = json_string_value(json_array_get(gpus, i));
-
-        same = uuid && strcmp(uuid, group->uuid[i]) == 0;
-    }
+    for (size_t i = 0; i < group->world && same; i++)
+        same = sp_uuids_have(gpus, group->uuid[i]);
     return same;
 }
 
@@ -54,12 +52,12 @@ void sp_profile_remember(struct sp_bench *bench, const json_t *profile, const js
 
 /* ---- writing ---- */
 
-static bool has_gpus(const json_t *tables, json_t *gpus)
+static bool has_gpus(const json_t *tables, const json_t *gpus)
 {
     bool found = false;
 
     for (size_t i = 0; i < json_array_size(tables); i++)
-        found = found || json_equal(json_object_get(json_array_get(tables, i), "gpus"), gpus);
+        found = found || sp_uuids_same(json_object_get(json_array_get(tables, i), "gpus"), gpus);
     return found;
 }
 
@@ -184,7 +182,7 @@ char *sp_profile_summary(const json_t *profile)
             bool again = false;
 
             for (size_t k = 0; k < json_array_size(seen); k++)
-                again = again || json_equal(json_array_get(seen, k), gpus);
+                again = again || sp_uuids_same(json_array_get(seen, k), gpus);
             (void)json_array_append(seen, gpus);
             if (!again && rc == SP_OK)
                 rc = say_table(&text, table);

@@ -22,3 +22,8 @@ bool sp_uuids_within(const json_t *part, const json_t *whole)
         all = all && sp_uuids_have(whole, json_string_value(json_array_get(part, i)));
     return all;
 }
+
+bool sp_uuids_same(const json_t *a, const json_t *b)
+{
+    return sp_uuids_within(a, b) && sp_uuids_within(b, a);
+}

@@ -181,6 +181,7 @@ class Tables(unittest.TestCase):
             same = {"libpar.so": "1"}
             self.assertEqual(merged(profile(same, "ab", "cd"), profile(same, "ab", "abcd")), ["ab", "abcd", "cd"])
             self.assertEqual(merged(profile({"libpar.so": "2"}, "cd"), profile(same, "ab")), ["ab"])
+            self.assertEqual(merged(profile(same, "ba", "dc"), profile(same, "ab")), ["ab", "dc"])
 
 
 class Shown(unittest.TestCase):
