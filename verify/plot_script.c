@@ -27,7 +27,7 @@ static const struct {
     int point; /* gnuplot's number in files; 0: none */
     int letter;
 } looks[SP_LINES] = {
-    [SP_LINE_MODEL] = {"#8a8f98", "1", 1.2, 0, 0},       [SP_LINE_V1] = {"#8b4fbf", "4", 1.6, 9, 0},
+    [SP_LINE_MODEL] = {"#8a8f98", "1", 1.2, 0, 0},       [SP_LINE_V1] = {"#8b4fbf", "4", 1.6, 9, 22},
     [SP_LINE_NCCL_NO_P2P] = {"#c77700", "2", 1.6, 4, 0}, [SP_LINE_NCCL] = {"#c2410c", "1", 1.8, 5, 14},
     [SP_LINE_HOST] = {"#0b8a74", "2", 1.8, 6, 0},        [SP_LINE_OURS] = {"#1257c9", "1", 2.6, 7, 15},
 };
@@ -253,7 +253,7 @@ void sp_script_file(struct sp_out *out, const struct sp_bench *bench, enum sp_pl
 
 void sp_script_text(struct sp_out *out, const struct sp_bench_group *group, unsigned columns, unsigned rows)
 {
-    static const enum sp_line shown[] = {SP_LINE_NCCL, SP_LINE_OURS};
+    static const enum sp_line shown[] = {SP_LINE_NCCL, SP_LINE_V1, SP_LINE_OURS};
     struct sp_lines lines;
     bool first = true;
 

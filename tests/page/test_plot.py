@@ -7,7 +7,7 @@ import unittest
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
-from common import CLI, PLOT_TOOL, Case, measured, needs, run
+from common import CLI, PLOT_TOOL, ROOT, Case, measured, needs, run
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -99,6 +99,12 @@ class Command(Plot):
         drawn = [line for line in done.stdout.splitlines() if line.endswith("|")]
         self.assertGreater(len(drawn), 10)
         self.assertLessEqual(max(map(len, drawn)), 80)  # no terminal
+
+    def test_a_terminal_shows_all_that_stock_may_be(self):
+        done = run(CLI, "bench", "--from", ROOT / "docs" / "example" / "bench.json", "--plot", "-")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for name in ("NCCL 2.28.9", "SGLang's own (V1)", "sgl-pcie"):
+            self.assertIn(name, done.stdout)
 
     def test_a_terminal_is_filled(self):
         done = run("script", "-qec", f"stty cols 140; {CLI} bench --from {self.folder}/bench.json --plot -", "/dev/null",
