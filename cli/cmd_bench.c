@@ -1,6 +1,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "cli/bench_show.h"
+#include "cli/progress.h"
 #include "cli/subject.h"
 #include "verify/bench_run.h"
 #include "verify/bound.h"
@@ -12,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 static const char *const description[] = {
     "Measures the all-reduce against what SGLang uses by itself, on this machine's GPUs, and writes the profile that "
@@ -263,8 +263,7 @@ struct session {
 
 static void show_progress(const char *text, double seconds_left)
 {
-    (void)fprintf(stderr, "\r\033[K%.0f s left: %s ...", seconds_left, text);
-    (void)fflush(stderr);
+    sp_progress_line("%.0f s left: %s ...", seconds_left, text);
 }
 
 /* Nothing that was not proved right is worth a look. */
@@ -332,7 +331,7 @@ static int check_unchanged(const struct session *session)
 
 static int measure(struct session *session)
 {
-    const bool progress = session->report->text && isatty(STDERR_FILENO) == 1;
+    const bool progress = sp_progress_seen(session->report);
     const struct sp_bench_plan plan = {
         .ladder = session->ladder,
         .verdict = session->verdict.content,
@@ -346,7 +345,7 @@ static int measure(struct session *session)
     int rc = sp_bench_run(&session->bench, &plan);
 
     if (progress)
-        (void)fprintf(stderr, "\r\033[K");
+        sp_progress_end();
     return rc == SP_EFAIL ? sp_err_hint(rc, "%s", sp_subject_next(session->subject, "verify")) : rc;
 }
 

@@ -1,5 +1,6 @@
 #include "base/proc.h"
 #include "build/arch.h"
+#include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/subject.h"
 #include "verify/ladder.h"
@@ -200,15 +201,15 @@ static int keep(struct setup *setup, const char *command, double ms)
 
 static int run_step(struct setup *setup, const char *command, const char *option)
 {
-    const bool progress = setup->report->text && isatty(STDERR_FILENO) == 1;
+    const bool progress = sp_progress_seen(setup->report);
     const double start = sp_now_ms();
     int rc;
 
     if (progress)
-        (void)fprintf(stderr, "\r\033[K%s ...", command);
+        sp_progress_line("%s ...", command);
     rc = call(setup, command, option);
     if (progress)
-        (void)fprintf(stderr, "\r\033[K");
+        sp_progress_end();
     return rc == SP_OK ? keep(setup, command, sp_now_ms() - start) : rc;
 }
 

@@ -1,3 +1,4 @@
+#include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/subject.h"
 #include "verify/bound.h"
@@ -9,7 +10,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static const char *const description[] = {
     "Climbs a ladder of checks, up to --level, and writes a verdict about this machine and an install, which enable "
@@ -315,13 +315,12 @@ static int judge(struct sp_report *report, const struct sp_ladder *ladder, const
 
 static void show_progress(const char *text)
 {
-    (void)fprintf(stderr, "\r\033[K%s ...", text);
-    (void)fflush(stderr);
+    sp_progress_line("%s ...", text);
 }
 
 static int climb(struct sp_report *report, const struct sp_survey *survey, struct sp_ladder *ladder, const char *next)
 {
-    const bool progress = report->text && isatty(STDERR_FILENO) == 1;
+    const bool progress = sp_progress_seen(report);
     json_t *before = NULL;
     int rc = ladder->site ? sp_bound_read(&before, ladder->site, "") : SP_OK;
 
@@ -332,7 +331,7 @@ static int climb(struct sp_report *report, const struct sp_survey *survey, struc
     if (rc == SP_OK)
         rc = sp_ladder_run(ladder);
     if (progress)
-        (void)fprintf(stderr, "\r\033[K");
+        sp_progress_end();
     if (rc == SP_OK)
         set_fields(report, survey, ladder);
     if (rc == SP_OK && report->text)
