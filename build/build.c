@@ -109,8 +109,9 @@ static int plan(struct job *job)
         rc = sp_steps_plan(&job->steps, &job->recipe, &build->tools, &build->archs, &build->python);
     if (rc == 0)
         rc = sp_record_plan(&job->plan, &job->steps, &job->inputs, &build->tools, &build->archs, &build->python);
-    if (rc == 0 && job->options->upstream)
-        rc = sp_upstream_describe(job->plan, job->options->upstream);
+    if (rc == 0 && job->options->upstream &&
+        json_object_set_new(job->plan, "text", sp_upstream_json(job->options->upstream)) != 0)
+        rc = sp_err(SP_ECANNOT, "out of memory");
     return rc < 0 ? rc : read_installed(job);
 }
 

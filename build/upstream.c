@@ -75,10 +75,8 @@ int sp_upstream_input(struct sp_files *inputs, const struct sp_upstream *upstrea
     return rc < 0 ? rc : sp_files_add(inputs, INPUT, &copy);
 }
 
-int sp_upstream_describe(json_t *record, const struct sp_upstream *upstream)
+json_t *sp_upstream_json(const struct sp_upstream *upstream)
 {
-    json_t *text = json_pack("{s:s, s:s, s:s, s:i}", "path", upstream->path, "released", upstream->pre.hex, "patched",
-                             upstream->id.hex, "revision", (int)upstream->revision);
-
-    return text && json_object_set_new(record, "text", text) == 0 ? 0 : sp_err(SP_ECANNOT, "out of memory");
+    return json_pack("{s:s, s:s, s:s, s:i}", "path", upstream->path, "released", upstream->pre.hex, "patched",
+                     upstream->id.hex, "revision", (int)upstream->revision);
 }

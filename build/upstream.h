@@ -33,7 +33,7 @@ void sp_upstream_free(struct sp_upstream *upstream);
 /* The text as one more input, where the recipe expects it. */
 int sp_upstream_input(struct sp_files *inputs, const struct sp_upstream *upstream);
 
-/* Put into a build record which text it is. */
-int sp_upstream_describe(json_t *record, const struct sp_upstream *upstream);
+/* Which text it is: path, released, patched, revision. NULL: out of memory. */
+json_t *sp_upstream_json(const struct sp_upstream *upstream);
 
 #endif

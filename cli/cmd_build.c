@@ -1,4 +1,5 @@
 #include "cli/probe.h"
+#include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/subject.h"
 
@@ -6,7 +7,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static const char *const description[] = {
     "Compiles libpar.so (the all-reduce), sgl-pcie-gpu (the program that exercises it) and _sgl_pcie.abi3.so (the "
@@ -216,19 +216,7 @@ static int show_text(const struct sp_report *report, const struct sp_build *buil
     return rc;
 }
 
-/* Progress and warnings are for people, on standard error. */
-static void show_progress(void *context, size_t done, size_t total, const char *text)
-{
-    (void)context;
-    (void)fprintf(stderr, "\r\033[K[%zu/%zu] %s", done + 1, total, text);
-    (void)fflush(stderr);
-}
-
-static void end_progress(void)
-{
-    (void)fprintf(stderr, "\r\033[K");
-}
-
+/* For people, on standard error. */
 static void show_warnings(const struct sp_report *report, const struct sp_build *build)
 {
     (void)fflush(stdout);
@@ -259,20 +247,20 @@ static int say(struct sp_report *report, struct sp_subject *subject, const struc
 static int call(struct sp_report *report, struct sp_subject *subject, const struct sp_args *args,
                 const struct sp_upstream *upstream)
 {
-    const bool progress = report->text && isatty(STDERR_FILENO) == 1;
+    const bool progress = sp_progress_seen(report);
     char *next = strdup(upstream ? sp_subject_next_install(subject, "apply") : sp_subject_next(subject, "apply"));
     const struct sp_build_options build_options = {
         .archs = sp_args_value(args, "arch"),
         .check = sp_args_has(args, "check"),
         .next = next ? next : "sgl-pcie apply",
         .upstream = upstream,
-        .progress = progress ? show_progress : NULL,
+        .progress = progress ? sp_progress_step : NULL,
     };
     struct sp_build *build = NULL;
     int rc = sp_build_run(&build, subject->install, &build_options);
 
     if (progress)
-        end_progress();
+        sp_progress_end();
     if (build != NULL && report->object)
         show_json(report, build, rc);
     if (rc == SP_OK && report->text)
@@ -356,12 +344,6 @@ static int locate_target(struct sp_subject *out, const struct sp_args *args)
     return SP_OK;
 }
 
-static json_t *upstream_json(const struct sp_upstream *upstream)
-{
-    return json_pack("{s:s, s:s, s:s, s:i}", "path", upstream->path, "released", upstream->pre.hex, "patched",
-                     upstream->id.hex, "revision", (int)upstream->revision);
-}
-
 static int run_upstream(const struct sp_args *args, struct sp_report *report)
 {
     struct sp_subject subject = {.args = args};
@@ -373,7 +355,7 @@ static int run_upstream(const struct sp_args *args, struct sp_report *report)
         rc = sp_upstream_open(&upstream, sp_args_value(args, "source"),
                               sp_subject_next_source(&subject, "apply --set " SP_UPSTREAM_SET));
     if (rc == SP_OK) {
-        sp_report_set(report, "upstream", upstream_json(&upstream));
+        sp_report_set(report, "upstream", sp_upstream_json(&upstream));
         rc = locate_target(&subject, args);
     }
     if (rc == SP_OK && subject.install)

@@ -1,8 +1,8 @@
 #include "cli/probe.h"
+#include "cli/progress.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static const char *text_of(const json_t *object, const char *key)
 {
@@ -88,13 +88,6 @@ static void show_json(struct sp_report *report, const struct sp_probe *probe)
 
 /* ---- all of it ---- */
 
-static void show_progress(void *context, size_t done, size_t total, const char *text)
-{
-    (void)context;
-    (void)fprintf(stderr, "\r\033[K[%zu/%zu] %s", done + 1, total, text);
-    (void)fflush(stderr);
-}
-
 static double time_of(const json_t *found, const char *name)
 {
     const json_t *rivals = json_object_get(found, "rivals");
@@ -135,15 +128,15 @@ static int say(struct sp_report *report, struct sp_subject *subject, const json_
 int sp_probe_show(struct sp_report *report, struct sp_subject *subject, const struct sp_upstream *upstream,
                   struct sp_probe_options *options)
 {
-    const bool progress = report->text && isatty(STDERR_FILENO) == 1;
+    const bool progress = sp_progress_seen(report);
     struct sp_probe *probe = NULL;
     int rc;
 
-    options->progress = progress ? show_progress : NULL;
+    options->progress = progress ? sp_progress_step : NULL;
     options->site = subject->install ? subject->install->site : NULL;
     rc = sp_upstream_probe(&probe, upstream, options);
     if (progress)
-        (void)fprintf(stderr, "\r\033[K");
+        sp_progress_end();
     if (probe != NULL && report->object)
         show_json(report, probe);
     if (probe != NULL && probe->found && report->text) {
