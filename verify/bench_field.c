@@ -51,6 +51,29 @@ int sp_bench_opt_count(uint64_t *out, const json_t *object, const char *key)
     return rc;
 }
 
+double *sp_bench_rate(struct sp_bench_rates *rates, size_t i, const char **key)
+{
+    const struct {
+        const char *key;
+        double *at;
+    } fields[] = {
+        {"node_us", &rates->node_us},
+        {"host_us", &rates->host_us},
+        {"peer_us", &rates->peer_us},
+        {"host_read_gbs", &rates->host_read},
+        {"host_write_gbs", &rates->host_write},
+        {"host_both_gbs", &rates->host_both},
+        {"peer_read_gbs", &rates->peer_read},
+        {"peer_write_gbs", &rates->peer_write},
+        {"link_gbs", &rates->link},
+        {"link_most_gbs", &rates->link_most},
+    };
+    const size_t count = sizeof fields / sizeof *fields;
+
+    *key = i < count ? fields[i].key : NULL;
+    return i < count ? fields[i].at : NULL;
+}
+
 int sp_bench_ours_of(struct sp_bench_ours **out, struct sp_bench_row *row, const char *algorithm)
 {
     *out = NULL;

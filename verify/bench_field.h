@@ -16,6 +16,9 @@ int sp_bench_opt_text(char *out, size_t size, const json_t *object, const char *
 /* A count of elements or bytes. null is 0. */
 int sp_bench_opt_count(uint64_t *out, const json_t *object, const char *key);
 
+/* The rates of a group by the names that they have in JSON: the address of number i, NULL behind the last. */
+double *sp_bench_rate(struct sp_bench_rates *rates, size_t i, const char **key);
+
 /* The algorithm of a row, added; SP_EFAIL: it is none of ours, or there twice. */
 int sp_bench_ours_of(struct sp_bench_ours **out, struct sp_bench_row *row, const char *algorithm);
 

@@ -65,10 +65,14 @@ static json_t *rival_json(const struct sp_bench_rival *rival)
 
 static json_t *rates_json(const struct sp_bench_rates *rates)
 {
-    return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "node_us", rates->node_us, "host_us",
-                     rates->host_us, "peer_us", rates->peer_us, "host_read_gbs", rates->host_read, "host_write_gbs",
-                     rates->host_write, "host_both_gbs", rates->host_both, "peer_read_gbs", rates->peer_read,
-                     "peer_write_gbs", rates->peer_write, "link_gbs", rates->link, "link_most_gbs", rates->link_most);
+    struct sp_bench_rates copy = *rates;
+    json_t *object = json_object();
+    const char *key;
+    double *at;
+
+    for (size_t i = 0; (at = sp_bench_rate(&copy, i, &key)) != NULL; i++)
+        (void)json_object_set_new(object, key, json_real(*at));
+    return object;
 }
 
 static json_t *gpus_json(const struct sp_bench_group *group)
@@ -225,19 +229,12 @@ static int read_rival(struct sp_bench_group *group, const json_t *from)
 
 static int read_rates(struct sp_bench_rates *out, const json_t *from)
 {
-    const struct {
-        const char *key;
-        double *to;
-    } fields[] = {
-        {"node_us", &out->node_us},         {"host_us", &out->host_us},           {"peer_us", &out->peer_us},
-        {"host_read_gbs", &out->host_read}, {"host_write_gbs", &out->host_write}, {"host_both_gbs", &out->host_both},
-        {"peer_read_gbs", &out->peer_read}, {"peer_write_gbs", &out->peer_write}, {"link_gbs", &out->link},
-        {"link_most_gbs", &out->link_most},
-    };
+    const char *key;
+    double *at;
     int rc = SP_OK;
 
-    for (size_t i = 0; i < sizeof fields / sizeof *fields && rc == SP_OK; i++)
-        rc = sp_bench_number(fields[i].to, from, fields[i].key);
+    for (size_t i = 0; rc == SP_OK && (at = sp_bench_rate(out, i, &key)) != NULL; i++)
+        rc = sp_bench_number(at, from, key);
     return rc < 0 ? sp_err_wrap(rc, "rates") : SP_OK;
 }
 

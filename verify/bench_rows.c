@@ -31,20 +31,15 @@ static int read_start(struct reading *reading, const json_t *line)
     return first ? sp_bench_opt_text(reading->bench->gpu, SP_BENCH_TEXT, first, "name") : SP_OK;
 }
 
+/* What is not in it stays 0: how fast the links themselves are comes from the topology. */
 static int read_links(struct sp_bench_rates *out, const json_t *links)
 {
-    const struct {
-        const char *key;
-        double *to;
-    } fields[] = {
-        {"node_us", &out->node_us},         {"host_us", &out->host_us},           {"peer_us", &out->peer_us},
-        {"host_read_gbs", &out->host_read}, {"host_write_gbs", &out->host_write}, {"host_both_gbs", &out->host_both},
-        {"peer_read_gbs", &out->peer_read}, {"peer_write_gbs", &out->peer_write},
-    };
+    const char *key;
+    double *at;
     int rc = SP_OK;
 
-    for (size_t i = 0; i < sizeof fields / sizeof *fields && rc == SP_OK; i++)
-        rc = sp_bench_opt_number(fields[i].to, links, fields[i].key);
+    for (size_t i = 0; rc == SP_OK && (at = sp_bench_rate(out, i, &key)) != NULL; i++)
+        rc = sp_bench_opt_number(at, links, key);
     return rc;
 }
 
