@@ -2,6 +2,7 @@
 #include "comm.h"
 
 #include <ctype.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -144,7 +145,7 @@ static int load_kernel(const void *kernel, int *blocks)
  * this device: a lane that waits for a place would keep its peers waiting. */
 static int load_kernels(struct par_comm *comm, int sharing)
 {
-    int processors = 0, least = PAR_LANES, error = PAR_OK;
+    int processors = 0, least = INT_MAX, error = PAR_OK;
     CUDA(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, comm->device));
     for (int i = 0; !error && i < PAR_ALGORITHMS * PAR_DTYPES; i++) {
         int algorithm = i / PAR_DTYPES, blocks = 0;
@@ -379,6 +380,25 @@ static int introduce(par_bootstrap *b, int error)
     return round_of(b, error, "introduction");
 }
 
+/* As many lanes as every rank has room for. Ranks that share a GPU (a test under MPS, the multi-process service) share
+ * its room. */
+static int agree_on_lanes(par_bootstrap *b)
+{
+    struct par_comm *comm = b->comm;
+    comm->lanes = PAR_LANES;
+    for (int r = 0; r < comm->world; r++) {
+        uint32_t sharing = 0, lanes;
+        for (int p = 0; p < comm->world; p++)
+            sharing += strncmp(b->all[p].bus, b->all[r].bus, PAR_BUS_ID) == 0;
+        lanes = b->all[r].lanes / sharing;
+        if (lanes < 1)
+            return par_error(PAR_ERR_UNSUPPORTED, "GPU %s cannot hold a block of each of %u ranks at once",
+                             b->all[r].bus, sharing);
+        comm->lanes = lanes < comm->lanes ? lanes : comm->lanes;
+    }
+    return PAR_OK;
+}
+
 /* The ranks must mean the same thing. */
 static int agree(par_bootstrap *b)
 {
@@ -399,10 +419,9 @@ static int agree(par_bootstrap *b)
         if (what)
             return par_error(PAR_ERR_MISMATCH, "rank %d has another %s than rank %d", r, what, comm->rank);
         comm->pid[r] = h->pid;
-        comm->lanes = h->lanes < comm->lanes ? h->lanes : comm->lanes;
         memcpy(comm->bus[r], h->bus, PAR_BUS_ID);
     }
-    return PAR_OK;
+    return agree_on_lanes(b);
 }
 
 /* P2P to every peer's GPU, by its address on the bus: device numbers differ between processes. */

@@ -1,10 +1,13 @@
 #!/bin/bash
 # The kernels on real GPUs: builds libpar.so and sgl-pcie-gpu from this checkout and runs what they must show.
-# Needs nvcc, a C compiler, python3, and two GPUs or more; NCCL is taken from python3's nvidia-nccl or the linker's path.
+# Needs nvcc, a C compiler and python3; NCCL is taken from python3's nvidia-nccl or the linker's path.
 #
-#   scripts/gpu-check.sh [-d DIR] [-t SECONDS] STEP...
+#   scripts/gpu-check.sh [-d DIR] [-t SECONDS] [-r RANKS] STEP...
 #     -d   folder for binaries and logs (default out/gpu-check)
 #     -t   time limit of a step (default 300)
+#     -r   most ranks, a process each (default: as many as GPUs, at least 2). More than there are GPUs share them, at the same time under MPS
+#          (NVIDIA's multi-process service, which this script starts and ends), in turn in the steps where processes are killed.
+#          Times, then, are of kernels that share a GPU, and NCCL does not run.
 #     ARCH in the environment: architectures to build for, as 90 (default: those of the GPUs)
 #   Steps: build  machine  quick (stops the script when it fails)  smoke  soak[=CALLS]  faults  sanitizer  perf-host  perf-peer  tune-host  tune-peer
 #          run:ARGUMENTS (sgl-pcie-gpu with these; quote it)
@@ -12,17 +15,22 @@
 # Prints a compact account; the full output of a step is in DIR/STEP.log. Exits with the worst result.
 set -u
 cd "$(dirname "$0")/.." || exit
-dir=out/gpu-check limit=300 worst=0
-while getopts d:t: option; do
+dir=out/gpu-check limit=300 worst=0 ranks=0
+while getopts d:t:r: option; do
     case $option in
     d) dir=$OPTARG ;;
     t) limit=$OPTARG ;;
+    r) ranks=$OPTARG ;;
     *) exit 2 ;;
     esac
 done
 shift $((OPTIND - 1))
 mkdir -p "$dir"
 program=$dir/sgl-pcie-gpu
+present=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
+[ "$ranks" -eq 0 ] && ranks=$((present > 2 ? present : 2))
+gpus=$(for ((r = 0; r < ranks; r++)); do echo $((present ? r % present : r)); done | paste -sd,)
+worlds=2$([ "$ranks" -ge 4 ] && echo ,4)
 
 # The sources of libpar.so or of sgl-pcie-gpu that end in .c or .cu, from the one list that there is.
 sources() {
@@ -70,7 +78,9 @@ machine() {
     ulimit -l
 }
 
+# One GPU cannot have two ranks of NCCL.
 nccl() {
+    [ "$ranks" -gt "$present" ] && echo --no-nccl && return
     python3 -c 'import nvidia.nccl; print("--nccl", list(nvidia.nccl.__path__)[0] + "/lib/libnccl.so.2")' 2>/dev/null
 }
 
@@ -87,16 +97,16 @@ step() {
     case $1 in
     build) build ;;
     machine) machine ;;
-    quick) "$program" smoke --types bf16 --max-bytes 1M --mode process ;;
-    smoke) "$program" smoke ;;
-    soak) "$program" smoke --soak 1000000 --max-bytes 1M --mode process --world 4 --types bf16 ;;
-    soak=*) "$program" smoke --soak "${1#soak=}" --max-bytes 1M --types bf16 --mode process --world 4 ;;
-    faults) "$program" smoke --faults ;;
+    quick) "$program" smoke --gpus "$gpus" --types bf16 --max-bytes 1M --mode process ;;
+    smoke) "$program" smoke --gpus "$gpus" ;;
+    soak) step soak=1000000 ;;
+    soak=*) "$program" smoke --gpus "$gpus" --soak "${1#soak=}" --max-bytes 1M --types bf16 --mode process --world "$ranks" ;;
+    faults) "$program" smoke --gpus "$gpus" --faults ;;
     sanitizer) sanitizer ;;
-    perf-host) "$program" perf --transport host --world 2,4 --model $(nccl) ;;
-    perf-peer) "$program" perf --transport peer --world 2,4 --model $(nccl) ;;
+    perf-host) "$program" perf --gpus "$gpus" --transport host --world $worlds --model $(nccl) ;;
+    perf-peer) "$program" perf --gpus "$gpus" --transport peer --world $worlds --model $(nccl) ;;
     tune-host | tune-peer)
-        "$program" perf --transport "${1#tune-}" --world 2,4 --no-nccl --each --grid --calls 50 --iterations 10 \
+        "$program" perf --gpus "$gpus" --transport "${1#tune-}" --world $worlds --no-nccl --each --grid --calls 50 --iterations 10 \
             --sizes 4K,16K,42K,64K,128K,256K,512K,1M,4M --lanes 0,2,4,8,16,32,64 --threads 0,64,128,256,512
         ;;
     run:*) "$program" ${1#run:} ;;
@@ -106,11 +116,21 @@ step() {
 
 # A step has its own process group and time limit, hence a shell of its own, which sees what is exported.
 export -f step sources compile build machine nccl sanitizer
-export dir program
+export dir program present ranks gpus worlds
+
+if [ "$ranks" -gt "$present" ] && [ "$present" -gt 0 ]; then
+    mps=$(mktemp -d)
+    trap 'echo quit | CUDA_MPS_PIPE_DIRECTORY=$mps nvidia-cuda-mps-control >"$mps/quit.log"; rm -rf "$mps"' EXIT
+    CUDA_MPS_PIPE_DIRECTORY=$mps CUDA_MPS_LOG_DIRECTORY=$mps nvidia-cuda-mps-control -d || exit
+fi
 
 for s in "$@"; do
     log=$dir/$(echo "$s" | tr -c 'a-z0-9=\n-' _ | cut -c1-40).log
     begin=$SECONDS
+    case $s in
+    faults | sanitizer) unset CUDA_MPS_PIPE_DIRECTORY ;; # a process that dies takes the others of an MPS server with it
+    *) [ -n "${mps:-}" ] && export CUDA_MPS_PIPE_DIRECTORY=$mps ;;
+    esac
     timeout -k 10 "$limit" bash -c 'step "$1"' - "$s" >"$log" 2>&1
     rc=$?
     [ $rc -gt $worst ] && worst=$rc

@@ -21,8 +21,9 @@ enum {
     DATA_BYTES = 1 << 20,
     COUNT = 8192, /* elements of a call */
     GRAPH_CALLS = 50,
-    KILL_AT = 200,  /* eager calls or replays before the victim dies */
-    PATIENCE_S = 20 /* how long a survivor waits for the abort */
+    KILL_AT = 200,       /* eager calls before the victim dies */
+    KILL_AT_REPLAY = 20, /* or replays: few enough for ranks that take turns on one GPU */
+    PATIENCE_S = 20      /* how long a survivor waits for the abort */
 };
 
 static const double dead_limit_s = 1.0;  /* from the death of a process until every rank knows */
@@ -187,7 +188,7 @@ static int act_kill_graph(const job *j, fleet *f, witness *w)
         return rc;
     for (i = 0; rc == 0 && raised == 0 && seconds_now() < end; i++) {
         rc = fleet_launch(f, 0, &graph);
-        if (i == KILL_AT && f->first == j->victim)
+        if (i == KILL_AT_REPLAY && f->first == j->victim)
             die(j);
         if (rc == 0 && i % 4 == 3)
             raised = wait_stream(f, 0);

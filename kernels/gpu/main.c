@@ -54,7 +54,7 @@ typedef struct {
 #define TO(member) offsetof(options, member)
 
 static const option_spec specs[] = {
-    {"gpus", "LIST", "CUDA device numbers in PCI order (default: all)", GPUS, 0},
+    {"gpus", "LIST", "CUDA device numbers in PCI order, one a rank; ranks may share one (default: all)", GPUS, 0},
     {"world", "LIST", "world sizes (default: smoke all, perf the number of GPUs, with a budget 2 also)", WORLDS,
      TO(worlds)},
     {"transport", "LIST", "host, push, pull, peer (push and pull), all (default)", TRANSPORTS, TO(transports)},

@@ -73,10 +73,10 @@ static int ask_p2p(probe *p)
 {
     int i, j, can = 0, rc = CODE_OK;
 
-    p->p2p = 1; /* one GPU alone needs none */
+    p->p2p = 1; /* one GPU alone needs none, be it that of several ranks */
     for (i = 0; i < p->gpus; i++)
         for (j = 0; j < p->gpus && rc == 0; j++)
-            if (i != j) {
+            if (p->device[i] != p->device[j]) {
                 rc = CUDA(cudaDeviceCanAccessPeer(&can, p->device[i], p->device[j]));
                 p->p2p = p->p2p && can;
             }

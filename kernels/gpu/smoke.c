@@ -249,7 +249,9 @@ int smoke_command(const options *o)
     process = o->process ? all_worlds(p.gpus) & (o->worlds != 0 ? o->worlds : ~0u) : 0;
     local = o->local ? o->worlds != 0 ? o->worlds : all_worlds(p.gpus > 3 ? 8 : 2 * p.gpus) : 0;
     if (process == 0 && local == 0)
-        return rank_fail(CODE_CANNOT, "nothing to test: %d GPU does for in-process mode only (--mode local)", p.gpus);
+        return rank_fail(CODE_CANNOT,
+                         "nothing to test: a process per rank needs a GPU for each; --gpus 0,0 lets two share one, "
+                         "--mode local tests all ranks in one process");
     rc = make_data(data, o, process | local);
     if (rc == 0)
         report_line("# test data ready after %.1f s", seconds_now() - begin);

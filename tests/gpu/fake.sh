@@ -26,6 +26,8 @@ run 2 "bad value '1' for --world" -- smoke --world 1
 run 2 "bad value 'x' for --sizes" -- perf --sizes x
 run 0 'PASS smoke/process/2/push' FAKE_GPUS=2 -- smoke $small --soak 2000
 run 0 'PASS smoke/local/3/host' FAKE_GPUS=1 -- smoke --types fp16 --world 3 --max-bytes 16K --mode local
+run 0 'PASS smoke/process/2/push' FAKE_GPUS=1 -- smoke $small --gpus 0,0
+run 5 'gpus 0,0 lets two share one' FAKE_GPUS=1 -- smoke --mode process
 run 0 '"status":"PASS"' FAKE_GPUS=2 -- smoke $small --json
 run 7 'rank 1 of 2: .* expected 0x' FAKE_GPUS=2 FAKE_FAULT=element -- smoke $small
 run 7 '1 guard bytes' FAKE_GPUS=2 FAKE_FAULT=guard -- smoke $small
