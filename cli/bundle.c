@@ -3,6 +3,7 @@
 #include "cli/examine.h"
 #include "cli/report.h"
 #include "cli/show.h"
+#include "verify/bundle_shape.h"
 #include "verify/profile.h"
 #include "verify/redact.h"
 #include "verify/state.h"
@@ -27,7 +28,7 @@ static int put_status(json_t *bundle, const struct sp_examination *is)
         sp_show_install(&inner, is->subject.install, is->plan, &facts);
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++)
         (void)json_object_del(json_object_get(inner.object, "install"), folders[i]);
-    if (rc == SP_OK && facts.verdict.content)
+    if (rc == SP_OK && facts.verdict.present)
         (void)json_object_set(bundle, "verdict", facts.verdict.content);
     (void)json_object_set_new(bundle, "status", inner.object);
     if (rc == SP_OK)
@@ -137,6 +138,16 @@ static void unwrap(json_t **content)
     *content = bundle;
 }
 
+/* What is wrong was written by hand, or by a program that is no sgl-pcie. */
+static int check(const json_t *bundle, const char *path)
+{
+    int rc = sp_bundle_check(bundle);
+
+    if (rc < 0)
+        rc = sp_err_hint(sp_err_wrap(rc, "'%s'", path), SP_RECORDING_HINT);
+    return rc;
+}
+
 /* NULL without an error where the file is a recording alone. */
 static int read_bundle(json_t **out, const char *path)
 {
@@ -155,6 +166,8 @@ static int read_bundle(json_t **out, const char *path)
         json_decref(*out);
         *out = NULL;
     }
+    if (rc == SP_OK && *out)
+        rc = check(*out, path);
     sp_buf_free(&bytes);
     return rc;
 }
@@ -180,7 +193,9 @@ int sp_bundle_load(json_t **out, const char *path)
     *out = NULL;
     if (rc == SP_OK)
         rc = read_bundle(out, file_of(file, path));
-    if (rc == SP_OK && !*out)
+    if (rc == SP_OK && *out)
+        (void)json_object_set_new(*out, "recording", sp_recording_json(&survey.recording));
+    else if (rc == SP_OK)
         rc = make_empty(out, &survey);
     if (rc == SP_OK)
         rc = redact(*out, NULL);

@@ -16,13 +16,11 @@
 
 #include <jansson.h>
 
-#define SP_BUNDLE_SCHEMA "sgl-pcie-report/1"
-
 /* Of this machine. *out: a new object, redacted. */
 int sp_bundle_make(json_t **out, const struct sp_args *args);
 
 /* Of a file or folder as verify --from takes it: a bundle as it is (redacted once more, by this machine's names), or
- * one made of a recording alone. */
+ * one made of a recording alone. SP_EFAIL: it is neither, or a field of it is malformed. */
 int sp_bundle_load(json_t **out, const char *path);
 
 #endif

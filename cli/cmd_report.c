@@ -34,7 +34,7 @@ static const struct sp_option options[] = {
 
 static const struct sp_exit exits[] = {
     {0, "written, whatever is in it"},
-    {1, "with --from: that file is neither a bundle nor a recording"},
+    {1, "with --from: that file is neither a bundle nor a recording, or a field of it is malformed"},
     {2, NULL},
     {5, "it cannot be written, or there is nothing to read by --from"},
     {-1, NULL},

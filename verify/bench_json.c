@@ -1,6 +1,7 @@
 #include "base/err.h"
 #include "base/json.h"
 #include "verify/bench_field.h"
+#include "verify/bundle_shape.h"
 
 #include <string.h>
 
@@ -297,7 +298,7 @@ static int check_schema(const json_t *content)
     const char *schema = NULL;
     int rc = sp_json_string(&schema, content, "schema");
 
-    if (rc == SP_OK && strcmp(schema, "sgl-pcie-report/1") == 0)
+    if (rc == SP_OK && strcmp(schema, SP_BUNDLE_SCHEMA) == 0)
         rc = sp_err(SP_EFAIL, "the report was made before anything was measured: it has no bench");
     else if (rc == SP_OK && strcmp(schema, SP_BENCH_SCHEMA) != 0)
         rc = sp_err(SP_EFAIL, "schema '%s' is not " SP_BENCH_SCHEMA, schema);

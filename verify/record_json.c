@@ -1,5 +1,6 @@
 #include "base/err.h"
 #include "base/json.h"
+#include "verify/bundle_shape.h"
 #include "verify/record.h"
 #include "verify/record_fields.h"
 
@@ -273,20 +274,38 @@ static int read_recording(struct sp_recording *out, const json_t *root)
     return rc < 0 ? rc : check(out);
 }
 
+/* A recording, a bundle that has one, or what report --json says, which has a bundle. */
+static int read_any(struct sp_recording *out, const json_t *root)
+{
+    json_t *bundle = json_object_get(root, "bundle"), *recording = NULL;
+    int rc;
+
+    if (json_is_object(bundle))
+        root = bundle;
+    if (!json_object_get(root, "recording") && !sp_json_is(root, "schema", SP_BUNDLE_SCHEMA))
+        return read_recording(out, root);
+    rc = sp_json_object(&recording, root, "recording");
+    if (rc == SP_OK) {
+        rc = read_recording(out, recording);
+        if (rc < 0)
+            rc = sp_err_wrap(rc, "recording");
+    }
+    return rc;
+}
+
 int sp_recording_parse(struct sp_recording *out, const char *data, size_t len, const char *name)
 {
-    const json_t *bundle, *recording;
     json_t *root;
     int rc = sp_json_load(&root, data, len, name);
 
     sp_recording_init(out);
-    if (rc < 0)
-        return rc;
-    bundle = json_object_get(root, "bundle"); /* what report --json says has one */
-    recording = json_object_get(json_is_object(bundle) ? bundle : root, "recording");
-    rc = read_recording(out, json_is_object(recording) ? recording : root);
+    if (rc == SP_OK) {
+        rc = read_any(out, root);
+        if (rc < 0)
+            rc = sp_err_wrap(rc, "'%s'", name);
+    }
     json_decref(root);
-    return rc < 0 ? sp_err_wrap(rc, "'%s'", name) : rc;
+    return rc == SP_EFAIL ? sp_err_hint(rc, SP_RECORDING_HINT) : rc;
 }
 
 static bool is_folder(const char *path)

@@ -56,7 +56,7 @@ def status(**more):
     return {
         "install": {"sglang": "0.5.23", "kernel": None, "layout": "wheel", "runtime": "present", "files": files},
         "pending": False,
-        "flag": {"value": "1", "source": "enable"},
+        "flag": {"value": "1", "source": "install"},
         "extension": {"present": True, "sha256": SHA},
         "verdict": {"present": True, "fresh": True, "result": "PASS", "reasons": []},
     } | more
@@ -80,7 +80,8 @@ def whole():
     for gpu, uuid in zip(bundle["recording"]["gpus"], UUIDS):
         gpu["uuid"] = uuid
     bench = measured()
-    content = profile(bench)
+    bound = {"driver": "580.159.04", "gpu 0": UUIDS[0], "gpu 1": UUIDS[1], "libpar.so": SHA}
+    content = profile(bench) | {"bound": bound}
     results = [{"backend": name, "world": 2, "gpus": UUIDS, "result": "PASS"} for name in ("push", "host")]
     results.append({"backend": "pull", "world": 2, "gpus": UUIDS, "result": "FAIL", "reason": "loads give garbage"})
     checks = [check(f"{kind}.{pair}") for kind in ("store", "host") for pair in ("0-1", "1-0")]
@@ -88,7 +89,7 @@ def whole():
     checks.append(check("copy.0-1", expected=40, actual=48.2, unit="GB/s"))
     return copy.deepcopy(bundle) | {
         "status": status(),
-        "verdict": {"schema": "sgl-pcie-verdict/1", "level": 3, "results": results, "pairs": [], "checks": checks},
+        "verdict": {"schema": "sgl-pcie-verdict/1", "level": 3, "bound": bound, "results": results, "pairs": [], "checks": checks},
         "profile": {"fresh": True, "wins": True, "reason": None, "summary": "2 GPUs: to 8 MiB", "content": content},
         "bench": bench,
         "checks": [{"id": "acs", "what": "bridges", "level": "fail", "status": "clean", "reason": None}],

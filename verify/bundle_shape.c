@@ -1,0 +1,330 @@
+#include "verify/bundle_shape.h"
+#include "base/err.h"
+#include "base/json.h"
+#include "base/shape.h"
+#include "verify/bench.h"
+#include "verify/profile.h"
+#include "verify/verdict.h"
+
+enum {
+    TEXT = SP_IS_TEXT,
+    TEXT_OR_NULL = SP_IS_TEXT | SP_IS_NULL,
+    NUMBER_OR_NULL = SP_IS_NUMBER | SP_IS_NULL,
+    GROWING = SP_IS_OBJECT | SP_MAY_GROW,
+    GROWING_OR_NULL = GROWING | SP_IS_NULL,
+    LIST_OR_NULL = SP_IS_LIST | SP_IS_NULL,
+};
+
+#define LEVELS     "info warn fail"
+#define CANDIDATES "unknown cand susp no"
+
+/* ---- the machine, as doctor and topology see it ---- */
+
+static const struct sp_shape finding[] = {
+    {"id", TEXT, NULL, NULL},   {"level", TEXT, LEVELS, NULL},        {"code", TEXT_OR_NULL, "CNS GNS TNS DR NS", NULL},
+    {"text", TEXT, NULL, NULL}, {"remedy", TEXT_OR_NULL, NULL, NULL}, {.key = NULL},
+};
+
+static const struct sp_shape examined[] = {
+    {"id", TEXT, NULL, NULL},
+    {"what", TEXT, NULL, NULL},
+    {"level", TEXT, LEVELS, NULL},
+    {"status", TEXT_OR_NULL, "clean found skipped", NULL},
+    {"reason", TEXT_OR_NULL, NULL, NULL},
+    {.key = NULL},
+};
+
+static const struct sp_shape backends[] = {
+    {"peer-push", TEXT, CANDIDATES, NULL},
+    {"peer-pull", TEXT, CANDIDATES, NULL},
+    {"host", TEXT, CANDIDATES, NULL},
+    {.key = NULL},
+};
+
+/* ---- the install ---- */
+
+static const struct sp_shape file[] = {
+    {"path", TEXT, NULL, NULL},
+    {"set", TEXT, NULL, NULL},
+    {"state", TEXT, "pristine applied applied-old drifted missing unknown", NULL},
+    {"oid", TEXT_OR_NULL, NULL, NULL},
+    {"expected_oid", TEXT_OR_NULL, NULL, NULL},
+    {.key = NULL},
+};
+
+static const struct sp_shape install[] = {
+    {"sglang", TEXT_OR_NULL, NULL, NULL},
+    {"kernel", TEXT_OR_NULL, NULL, NULL},
+    {"layout", TEXT, "wheel editable source", NULL},
+    {"runtime", TEXT_OR_NULL, "absent present differs", NULL},
+    {"files", LIST_OR_NULL, NULL, SP_EACH(GROWING, .of = file)},
+    {.key = NULL},
+};
+
+static const struct sp_shape flag[] = {
+    {"value", TEXT_OR_NULL, NULL, NULL},
+    {"source", TEXT, "environment install unset", NULL},
+    {.key = NULL},
+};
+
+static const struct sp_shape extension[] = {
+    {"present", SP_IS_BOOL, NULL, NULL},
+    {"sha256", TEXT_OR_NULL, NULL, NULL},
+    {.key = NULL},
+};
+
+static const struct sp_shape standing[] = {
+    {"present", SP_IS_BOOL, NULL, NULL},
+    {"fresh", SP_IS_BOOL, NULL, NULL},
+    {"result", TEXT_OR_NULL, NULL, NULL},
+    {"reasons", SP_IS_LIST, NULL, SP_EACH(TEXT)},
+    {.key = NULL},
+};
+
+static const struct sp_shape status[] = {
+    {"install", GROWING, NULL, install},     {"pending", SP_IS_BOOL, NULL, NULL},  {"flag", GROWING, NULL, flag},
+    {"extension", GROWING, NULL, extension}, {"verdict", GROWING, NULL, standing}, {.key = NULL},
+};
+
+/* ---- what was proved ---- */
+
+static const struct sp_shape bound[] = {
+    {"driver", TEXT, NULL, NULL},
+    {"gpu 0", TEXT, NULL, NULL},
+    {"libpar.so", TEXT, NULL, NULL},
+    {.key = NULL},
+};
+
+static const struct sp_shape result[] = {
+    {"backend", TEXT, NULL, NULL},
+    {"world", SP_IS_INTEGER, NULL, NULL},
+    {"gpus", SP_IS_LIST, NULL, SP_EACH(TEXT)},
+    {"result", TEXT, "PASS FAIL INCONCLUSIVE", NULL},
+    {"reason", TEXT | SP_MAY_MISS, NULL, NULL},
+    {"library", TEXT | SP_MAY_MISS, NULL, NULL},
+    {.key = NULL},
+};
+
+static const struct sp_shape pair[] = {
+    {"backend", TEXT, NULL, NULL},
+    {"gpus", SP_IS_LIST, NULL, SP_EACH(TEXT)},
+    {"failed", SP_IS_LIST, NULL, SP_EACH(SP_IS_LIST, .of = SP_EACH(TEXT))},
+    {.key = NULL},
+};
+
+static const struct sp_shape check[] = {
+    {"id", TEXT, NULL, NULL},
+    {"level", SP_IS_INTEGER, NULL, NULL},
+    {"status", TEXT, "PASS FAIL WARN SKIP INCONCLUSIVE", NULL},
+    {"expected", TEXT_OR_NULL | SP_IS_NUMBER, NULL, NULL},
+    {"actual", TEXT_OR_NULL | SP_IS_NUMBER, NULL, NULL},
+    {"unit", TEXT_OR_NULL, NULL, NULL},
+    {"duration_ms", SP_IS_NUMBER, NULL, NULL},
+    {"remedy", TEXT_OR_NULL, NULL, NULL},
+    {.key = NULL},
+};
+
+static const struct sp_shape verdict[] = {
+    {"tool", TEXT | SP_MAY_MISS, NULL, NULL},
+    {"created", TEXT | SP_MAY_MISS, NULL, NULL},
+    {"level", SP_IS_INTEGER, NULL, NULL},
+    {"bound", GROWING, NULL, bound},
+    {"results", SP_IS_LIST, NULL, SP_EACH(GROWING, .of = result)},
+    {"pairs", SP_IS_LIST, NULL, SP_EACH(GROWING, .of = pair)},
+    {"checks", SP_IS_LIST | SP_MAY_MISS, NULL, SP_EACH(SP_IS_OBJECT, .of = check)},
+    {.key = NULL},
+};
+
+/* ---- what was measured ---- */
+
+static const struct sp_shape entry[] = {
+    {"max_bytes", SP_IS_INTEGER, NULL, NULL},
+    {"algorithm", TEXT, NULL, NULL},
+    {"lanes", SP_IS_INTEGER | SP_MAY_MISS, NULL, NULL},
+    {"threads", SP_IS_INTEGER | SP_MAY_MISS, NULL, NULL},
+    {"us", SP_IS_NUMBER | SP_MAY_MISS, NULL, NULL},
+    {"stock_us", SP_IS_NUMBER | SP_MAY_MISS, NULL, NULL},
+    {.key = NULL},
+};
+
+static const struct sp_shape table[] = {
+    {"world", SP_IS_INTEGER, NULL, NULL},
+    {"gpus", SP_IS_LIST, NULL, SP_EACH(TEXT)},
+    {"entries", SP_IS_LIST, NULL, SP_EACH(GROWING, .of = entry)},
+    {.key = NULL},
+};
+
+static const struct sp_shape built[] = {
+    {"libpar.so", TEXT, NULL, NULL},
+    {.key = NULL},
+};
+
+static const struct sp_shape content[] = {
+    {"tool", TEXT | SP_MAY_MISS, NULL, NULL},
+    {"created", TEXT | SP_MAY_MISS, NULL, NULL},
+    {"bound", GROWING, NULL, built},
+    {"tables", SP_IS_LIST, NULL, SP_EACH(GROWING, .of = table)},
+    {.key = NULL},
+};
+
+static const struct sp_shape part[] = {
+    {"times", SP_IS_INTEGER, NULL, NULL},
+    {"bytes", SP_IS_INTEGER, NULL, NULL},
+    {.key = NULL},
+};
+
+static const struct sp_shape step[] = {
+    {"step", TEXT, NULL, NULL},
+    {"world", SP_IS_INTEGER, NULL, NULL},
+    {"type", TEXT, NULL, NULL},
+    {"parts", SP_IS_LIST, NULL, SP_EACH(GROWING, .of = part)},
+    {"backends", TEXT, NULL, NULL},
+    {"measured", SP_IS_BOOL, NULL, NULL},
+    {"served", SP_IS_BOOL, NULL, NULL},
+    {"stock_ms", NUMBER_OR_NULL, NULL, NULL},
+    {"ours_ms", NUMBER_OR_NULL, NULL, NULL},
+    {"saved_ms", NUMBER_OR_NULL, NULL, NULL},
+    {"sentence", TEXT, NULL, NULL},
+    {.key = NULL},
+};
+
+static const struct sp_shape rates[] = {
+    {"node_us", SP_IS_NUMBER, NULL, NULL},
+    {"host_us", SP_IS_NUMBER, NULL, NULL},
+    {"peer_us", SP_IS_NUMBER, NULL, NULL},
+    {"host_read_gbs", SP_IS_NUMBER, NULL, NULL},
+    {"host_write_gbs", SP_IS_NUMBER, NULL, NULL},
+    {"host_both_gbs", SP_IS_NUMBER, NULL, NULL},
+    {"peer_read_gbs", SP_IS_NUMBER, NULL, NULL},
+    {"peer_write_gbs", SP_IS_NUMBER, NULL, NULL},
+    {"link_gbs", SP_IS_NUMBER, NULL, NULL},
+    {"link_most_gbs", SP_IS_NUMBER, NULL, NULL},
+    {.key = NULL},
+};
+
+static const struct sp_shape ours[] = {
+    {"algorithm", TEXT, NULL, NULL},
+    {"lanes", SP_IS_INTEGER, NULL, NULL},
+    {"threads", SP_IS_INTEGER, NULL, NULL},
+    {"model_us", SP_IS_NUMBER, NULL, NULL},
+    {"wrong", SP_IS_INTEGER, NULL, NULL},
+    {"graph_us", SP_IS_NUMBER, NULL, NULL},
+    {"in_place_us", SP_IS_NUMBER, NULL, NULL},
+    {"step_us", SP_IS_NUMBER, NULL, NULL},
+    {"eager_us", SP_IS_NUMBER, NULL, NULL},
+    {"spread_us", SP_IS_NUMBER, NULL, NULL},
+    {.key = NULL},
+};
+
+static const struct sp_shape theirs[] = {
+    {"name", TEXT, NULL, NULL},
+    {"wrong", SP_IS_INTEGER, NULL, NULL},
+    {"graph_us", SP_IS_NUMBER, NULL, NULL},
+    {"in_place_us", SP_IS_NUMBER, NULL, NULL},
+    {"step_us", SP_IS_NUMBER, NULL, NULL},
+    {"eager_us", SP_IS_NUMBER, NULL, NULL},
+    {"spread_us", SP_IS_NUMBER, NULL, NULL},
+    {.key = NULL},
+};
+
+static const struct sp_shape row[] = {
+    {"bytes", SP_IS_INTEGER, NULL, NULL},
+    {"ours", SP_IS_LIST, NULL, SP_EACH(GROWING, .of = ours)},
+    {"rivals", SP_IS_LIST, NULL, SP_EACH(GROWING, .of = theirs)},
+    {"stock", TEXT_OR_NULL, NULL, NULL},
+    {"fastest", TEXT_OR_NULL, NULL, NULL},
+    {"chosen", TEXT, NULL, NULL},
+    {.key = NULL},
+};
+
+static const struct sp_shape rival[] = {
+    {"name", TEXT, NULL, NULL},
+    {"stock", SP_IS_BOOL, NULL, NULL},
+    {"version", TEXT_OR_NULL, NULL, NULL},
+    {"path", TEXT_OR_NULL, NULL, NULL},
+    {"settings", TEXT_OR_NULL, NULL, NULL},
+    {"via", TEXT_OR_NULL, NULL, NULL},
+    {"channels", SP_IS_INTEGER, NULL, NULL},
+    {"error", TEXT_OR_NULL, NULL, NULL},
+    {.key = NULL},
+};
+
+static const struct sp_shape gpu[] = {
+    {"number", SP_IS_INTEGER, NULL, NULL},
+    {"uuid", TEXT, NULL, NULL},
+    {.key = NULL},
+};
+
+static const struct sp_shape group[] = {
+    {"world", SP_IS_INTEGER, NULL, NULL},
+    {"type", TEXT, NULL, NULL},
+    {"nvlink", SP_IS_BOOL | SP_MAY_MISS, NULL, NULL},
+    {"gpus", SP_IS_LIST, NULL, SP_EACH(GROWING, .of = gpu)},
+    {"rates", GROWING, NULL, rates},
+    {"rivals", SP_IS_LIST, NULL, SP_EACH(GROWING, .of = rival)},
+    {"rows", SP_IS_LIST, NULL, SP_EACH(GROWING, .of = row)},
+    {"tables", LIST_OR_NULL, NULL, SP_EACH(GROWING, .of = table)},
+    {.key = NULL},
+};
+
+static const struct sp_shape bench[] = {
+    {"tool", TEXT, NULL, NULL},
+    {"created", TEXT_OR_NULL, NULL, NULL},
+    {"gpu", TEXT_OR_NULL, NULL, NULL},
+    {"driver", TEXT_OR_NULL, NULL, NULL},
+    {"quick", SP_IS_BOOL, NULL, NULL},
+    {"groups", SP_IS_LIST, NULL, SP_EACH(GROWING, .of = group)},
+    {"troubles", LIST_OR_NULL, NULL, SP_EACH(TEXT)},
+    {"steps", LIST_OR_NULL, NULL, SP_EACH(GROWING, .of = step)},
+    {.key = NULL},
+};
+
+/* ---- the bundle ---- */
+
+static const struct sp_shape versioned[] = {
+    {"schema", TEXT, NULL, NULL},
+    {.key = NULL},
+};
+
+static const struct sp_shape profile[] = {
+    {"fresh", SP_IS_BOOL, NULL, NULL},     {"wins", SP_IS_BOOL, NULL, NULL},      {"reason", TEXT_OR_NULL, NULL, NULL},
+    {"summary", TEXT_OR_NULL, NULL, NULL}, {"content", GROWING, NULL, versioned}, {.key = NULL},
+};
+
+static const struct sp_shape fields[] = {
+    {"schema", TEXT, SP_BUNDLE_SCHEMA, NULL},
+    {"version", TEXT, NULL, NULL},
+    {"created", TEXT, NULL, NULL},
+    {"recording", SP_IS_OBJECT, NULL, NULL},
+    {"status", GROWING_OR_NULL, NULL, status},
+    {"status_error", TEXT_OR_NULL, NULL, NULL},
+    {"findings", LIST_OR_NULL, NULL, SP_EACH(SP_IS_OBJECT, .of = finding)},
+    {"checks", LIST_OR_NULL, NULL, SP_EACH(SP_IS_OBJECT, .of = examined)},
+    {"backends", SP_IS_OBJECT | SP_IS_NULL, NULL, backends},
+    {"verdict", GROWING_OR_NULL, NULL, versioned},
+    {"profile", SP_IS_OBJECT | SP_IS_NULL, NULL, profile},
+    {"bench", GROWING_OR_NULL, NULL, versioned},
+    {.key = NULL},
+};
+
+static int check_part(const json_t *value, const char *schema, const struct sp_shape *shape)
+{
+    return sp_json_is(value, "schema", schema) ? sp_shape_check(value, shape) : SP_OK;
+}
+
+int sp_bundle_check(const json_t *bundle)
+{
+    static const struct sp_shape whole = {NULL, SP_IS_OBJECT, NULL, fields},
+                                 proved = {"verdict", GROWING, NULL, verdict},
+                                 chosen = {"profile.content", GROWING, NULL, content},
+                                 measured = {"bench", GROWING, NULL, bench};
+    int rc = sp_shape_check(bundle, &whole);
+
+    if (rc == SP_OK)
+        rc = check_part(json_object_get(bundle, "verdict"), SP_VERDICT_SCHEMA, &proved);
+    if (rc == SP_OK)
+        rc = check_part(json_object_get(json_object_get(bundle, "profile"), "content"), SP_PROFILE_SCHEMA, &chosen);
+    if (rc == SP_OK)
+        rc = check_part(json_object_get(bundle, "bench"), SP_BENCH_SCHEMA, &measured);
+    return rc;
+}
