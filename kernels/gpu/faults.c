@@ -21,9 +21,9 @@ enum {
     DATA_BYTES = 1 << 20,
     COUNT = 8192, /* elements of a call */
     GRAPH_CALLS = 50,
-    KILL_AT = 200,       /* eager calls before the victim dies */
-    KILL_AT_REPLAY = 20, /* or replays: few enough for ranks that take turns on one GPU */
-    PATIENCE_S = 20      /* how long a survivor waits for the abort */
+    KILL_AT = 200,      /* eager calls before the victim dies */
+    KILL_AT_REPLAY = 5, /* or replays: few enough for ranks that take turns on one GPU, 10 ms a call */
+    PATIENCE_S = 20     /* how long a survivor waits for the abort */
 };
 
 static const double dead_limit_s = 1.0;  /* from the death of a process until every rank knows */
