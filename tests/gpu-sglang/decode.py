@@ -26,6 +26,7 @@ import tempfile
 import time
 
 import sglang.bench_one_batch as bench
+import shared
 import torch
 from sglang.srt.distributed import parallel_state
 
@@ -200,6 +201,9 @@ def latency_test(server_args, port_args, arguments, gpu_id, rank):
     for name in ("initialize_moe_config", "initialize_fp8_gemm_config", "initialize_fp4_gemm_config"):
         if hasattr(bench, name):
             getattr(bench, name)(server_args)
+    shared.separate()
+    if shared.RANKS:
+        shared.rename()
     bench.configure_logger(server_args, prefix=" TP%d" % rank)
     name = os.environ.get("DECODE_NAME", "decode")
     file = open(os.environ.get("DECODE_OUT", os.devnull), "a") if rank == 0 else None
@@ -217,6 +221,8 @@ def latency_test(server_args, port_args, arguments, gpu_id, rank):
     emit(
         communicator=type(found).__module__ + "." + type(found).__qualname__ if found is not None else None,
         disabled=found is None or bool(found.disabled),
+        ranks=server_args.tp_size,
+        gpus=torch.cuda.device_count(),
         nccl=".".join(map(str, torch.cuda.nccl.version())),
         load_s=round(time.time() - STARTED, 1),
     )
@@ -242,6 +248,8 @@ def latency_test(server_args, port_args, arguments, gpu_id, rank):
 latency_test.__module__ = "sglang.bench_one_batch"
 latency_test.__qualname__ = "latency_test"
 bench.latency_test = latency_test
+if shared.RANKS:
+    bench.maybe_reindex_device_id = shared.reindex
 
 
 if __name__ == "__main__":

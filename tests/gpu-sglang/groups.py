@@ -4,9 +4,10 @@
 
 FOLDER holds a SGLang patched by `sgl-pcie apply` and built (libpar.so, _sgl_pcie.abi3.so). Modules that this Python
 lacks are stood in for and listed in the output. --profile: a profile is written that leaves sizes in the middle to
-stock. --other: the last rank takes our package from there, as if libpar.so had been replaced between two starts. For every size and dtype: equal to NCCL within rounding, byte-equal
-across ranks, and who served it, counted; eagerly, in a captured graph replayed on another stream, and under
-torch.compile with fullgraph. Prints one JSON object; exit code 1 if anything failed.
+stock. --other: the last rank takes our package from there, as if libpar.so had been replaced between two starts.
+--as-is: ranks that share a GPU (shared.py) do not hide that from our communicator. For every size and dtype: equal to
+NCCL within rounding, byte-equal across ranks, and who served it, counted; eagerly, in a captured graph replayed on
+another stream, and under torch.compile with fullgraph. Prints one JSON object; exit code 1 if anything failed.
 """
 
 import argparse
@@ -22,6 +23,8 @@ import tempfile
 import time
 import traceback
 import types
+
+import shared
 
 FLAG, BACKEND = "SGLANG_FORCE_CUSTOM_AR_PCIE", "SGLANG_PCIE_AR_BACKEND"
 KIB = 1 << 10
@@ -92,11 +95,14 @@ def import_sglang(site):
 
 
 def start_distributed(parallel_state, world, rank, port):
-    """As SGLang starts it: its world group, too, which its own custom all-reduce asks."""
+    """As SGLang starts it: its world group, too, which its own custom all-reduce asks, and no test of P2P."""
+    from sglang.srt.utils import monkey_patch_p2p_access_check
+
+    monkey_patch_p2p_access_check()
     parallel_state.init_distributed_environment(
         world_size=world,
         rank=rank,
-        local_rank=rank,
+        local_rank=shared.device(rank),
         distributed_init_method="tcp://127.0.0.1:%d" % port,
         backend="nccl",
     )
@@ -105,7 +111,7 @@ def start_distributed(parallel_state, world, rank, port):
 def make_group(parallel_state, world, rank):
     wanted = dict(
         group_ranks=[list(range(world))],
-        local_rank=rank,
+        local_rank=shared.device(rank),
         torch_distributed_backend="nccl",
         use_pynccl=True,
         use_custom_allreduce=True,
@@ -125,11 +131,11 @@ def write_profile(site, world, rank, folder):
     os.environ[state.STATE] = os.path.join(folder, str(rank))
     place = os.path.join(os.environ[state.STATE], state.key(site))
     os.makedirs(place)
-    uuids = [nvidia.cuda_uuid(index) for index in range(world)]
+    uuids = [shared.name(nvidia.cuda_uuid(shared.device(r)), r) for r in range(world)]
     entries = [{"max_bytes": size, "algorithm": name} for size, name in PROFILE]
     tables = [{"world": world, "gpus": uuids, "entries": entries}]
     with open(os.path.join(place, "profile.json"), "w") as file:
-        json.dump({"schema": "sgl-pcie-profile/1", "bound": machine.read(site), "tables": tables}, file)
+        json.dump({"schema": "sgl-pcie-profile/1", "bound": machine.now(), "tables": tables}, file)
 
 
 class Count:
@@ -153,11 +159,15 @@ class Rank:
 
         self.torch, self.dist, self.rank, self.world = torch, dist, rank, options.world
         self.options, self.failed = options, []
-        self.device = torch.device("cuda", rank)
-        torch.cuda.set_device(rank)
+        self.device = torch.device("cuda", shared.device(rank))
+        torch.cuda.set_device(self.device)
         self.parallel_state, self.stand_ins = import_sglang(options.site)
         if options.other and rank == options.world - 1:
             sys.path.insert(0, options.other)
+        if shared.RANKS:
+            self.stand_ins += shared.STAND_INS[: 1 if options.as_is else None]
+            if not options.as_is:
+                shared.rename()
         if options.profile:
             write_profile(options.site, options.world, rank, options.state)
         import sglang
@@ -315,6 +325,7 @@ class Rank:
         out = dict(
             sglang=self.version,
             world=self.world,
+            gpus=self.torch.cuda.device_count(),
             flag=self.options.flag,
             backend=self.options.backend,
             communicator=type(self.ca).__module__ + "." + type(self.ca).__qualname__ if self.ca is not None else None,
@@ -356,6 +367,7 @@ def worker(rank, options, queue):
         os.environ[FLAG] = options.flag
     if options.backend:
         os.environ[BACKEND] = options.backend
+    shared.separate()
     faulthandler.dump_traceback_later(options.timeout - 5)
     try:
         out = Rank(options, rank).result(lines)
@@ -375,6 +387,7 @@ def main():
     parser.add_argument("--backend", default="host")
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--other", metavar="FOLDER")
+    parser.add_argument("--as-is", action="store_true")
     parser.add_argument("--expect", choices=("ours", "stock"))
     parser.add_argument("--log", help="words that rank 0 must have logged")
     parser.add_argument("--name", default="", help="goes into the output")

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Make the pack that run.sh needs: released SGLang wheels with what they import, patched by `sgl-pcie apply`, built by `sgl-pcie build`.
 #
-#   pack.sh FOLDER [ARCH]        ARCH: of the GPUs, default sm_90; needs nvcc, a build of this project in out/, and a Python 3.12 with pip ($PYTHON)
+#   pack.sh FOLDER [ARCH]        ARCH: of the GPUs, default sm_90; needs nvcc, a build of this project in out/, and a Python 3.12 with pip ($PYTHON).
+#                                $UPSTREAM: a checkout of v0.5.11 that `apply --set sgl-kernel` patched, for libupstream.so
 #
 # FOLDER gets wheels/ (downloaded once), site/ (sglang 0.5.11 and its kernel package, torch not included: 0.5.11 pins 2.11), releases/VERSION (other
 # releases, Python files only), other/ (our package with another build of libpar.so), model/ (configuration of a Qwen3-32B-like model and a toy
@@ -74,20 +75,15 @@ stubs() {
     printf 'def _no(*a, **k): raise RuntimeError("flashinfer is a stub")\nmin_p_sampling_from_probs = top_k_top_p_sampling_from_probs = top_k_renorm_prob = top_p_renorm_prob = _no\n' \
         >"$folder/stubs/flashinfer/sampling.py"
     printf 'def cudnn_batch_prefill_with_kv_cache(*a, **k): raise RuntimeError("flashinfer is a stub")\n' >"$folder/stubs/flashinfer/prefill.py"
-    # weights.py as a plugin of SGLang, in a folder that only the server gets
-    mkdir -p "$folder/plugin/gpu_sglang-1.dist-info"
-    cp "$here/weights.py" "$folder/plugin/gpu_sglang_weights.py"
-    printf 'Metadata-Version: 2.1\nName: gpu-sglang\nVersion: 1\n' >"$folder/plugin/gpu_sglang-1.dist-info/METADATA"
-    printf '[sglang.srt.plugins]\nweights = gpu_sglang_weights:register\n' >"$folder/plugin/gpu_sglang-1.dist-info/entry_points.txt"
     cp "$here/model.json" "$folder/model/config.json"
     PYTHONPATH=$site "$python" -B "$here/tokenizer.py" "$folder/model"
     cp /usr/lib/x86_64-linux-gnu/libnuma.so.1.0.0 "$folder/lib/libnuma.so.1" 2>/dev/null || true
 }
 
 archives() {
-    local ours=(site/sgl_pcie site/.sgl-pcie other/sgl_pcie) release
+    local ours=(bin site/sgl_pcie site/.sgl-pcie other/sgl_pcie) release
     [ -s "$folder/base.txz" ] ||
-        tar -C "$folder" --exclude=__pycache__ --exclude='*/sgl_pcie' --exclude='*/.sgl-pcie' -cf - lib model plugin releases site stubs | xz -6 -T0 >"$folder/base.txz"
+        tar -C "$folder" --exclude=__pycache__ --exclude='*/sgl_pcie' --exclude='*/.sgl-pcie' -cf - lib model releases site stubs | xz -6 -T0 >"$folder/base.txz"
     for release in $releases; do ours+=("releases/$release/sgl_pcie" "releases/$release/.sgl-pcie"); done
     tar -C "$folder" --exclude=__pycache__ -cf - "${ours[@]}" | xz -9 -T1 >"$folder/ours.txz"
     ls -l "$folder"/*.txz
@@ -103,8 +99,10 @@ for release in $releases; do
 done
 "$sgl_pcie" apply --site "$site"
 "$sgl_pcie" build --site "$site" --arch "sm_80,$arch"
-mkdir -p "$folder/other"
+mkdir -p "$folder/other" "$folder/bin"
+cp "$sgl_pcie" "$folder/bin/"
 cp -r "$site/sgl_pcie" "$folder/other/"
+[ -z "${UPSTREAM:-}" ] || "$sgl_pcie" build --upstream --source "$UPSTREAM" --site "$site" --arch "$arch"
 for target in "$site" "$folder"/releases/*; do
     "$sgl_pcie" apply --site "$target"
     "$sgl_pcie" build --site "$target" --arch "$arch"

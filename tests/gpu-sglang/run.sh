@@ -4,16 +4,20 @@
 #   run.sh PACK STEP...      PACK: folder of the unpacked pack; results go to PACK/out/
 #
 #   prepare       compile what SGLang compiles at first use (10 s on many cores)
-#   groups        groups.py for every release in the pack, two ranks each, and four where there are four GPUs; and with another transport, a profile,
-#                 another libpar.so on one rank, the flag unset, and 1 without a verdict. Four at a time, on the same GPUs.
+#   groups        groups.py for every release in the pack, two ranks each and four ($WORLDS); and with another transport, a profile,
+#                 another libpar.so on one rank, the flag unset, and 1 without a verdict. Several at a time, on the same GPUs.
 #   decode        decode.py: our transports, SGLang's own custom all-reduce, NCCL with and without P2P, no all-reduce, in one process
 #   piecewise     decode.py: host transport with SGLang's piecewise CUDA graphs on
 #   killed        decode.py: the last rank is killed while it decodes; outside the server, where nothing but the all-reduce ties the ranks together
 #   stock         `python -m sgl_pcie.stock`: SGLang's own custom all-reduce by itself
-#   upstream      upstream.py and decode.py: SGLang's own on libupstream.so (`sgl-pcie build --upstream` into PACK/site) beside the kernel package's
-#   server        server.py: launch_server under load ($SECONDS_OF_LOAD, default 300), against NCCL, and with a rank killed
+#   upstream      upstream.py: SGLang's own on libupstream.so (`sgl-pcie build --upstream` into PACK/site) beside the kernel package's
+#   upstream-decode   decode.py: the same
+#   server        server.py: launch_server under load ($SECONDS_OF_LOAD, default 300), against NCCL, and with a rank killed; server-load and
+#                 server-killed are its two parts
+#   proved        two GPUs or more: `sgl-pcie verify` and `bench`, then groups and decode with the flag at 1, by that verdict and profile
 #
-# $GROUPS_ONLY: names of groups, the others are left out. $TP: ranks of decode and server; default four, or as many as there are GPUs.
+# $GROUPS_ONLY: names of groups, the others are left out. $TP: ranks of decode and server, default four. $LAYERS: of decode's model, default all.
+# Where there are fewer GPUs than ranks, ranks share them (shared.py), under MPS: that shows function, and nothing about speed.
 set -u
 pack=$(realpath "$1")
 shift
@@ -22,13 +26,45 @@ out=$pack/out
 begun=$SECONDS
 mkdir -p "$out"
 gpus=$(nvidia-smi -L | wc -l)
-tp=${TP:-$((gpus < 4 ? gpus : 4))}
+tp=${TP:-4}
+sgl_pcie=$pack/bin/sgl-pcie
 
 export PYTHONPATH=$pack/site:$pack/stubs TVM_FFI_CACHE_DIR=$pack/tvm-cache SGLANG_IS_FLASHINFER_AVAILABLE=false
 export HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 PYTHONUNBUFFERED=1 TOKENIZERS_PARALLELISM=false OMP_NUM_THREADS=4
 ldconfig -p | grep -q libnuma.so.1 || export LD_LIBRARY_PATH=$pack/lib:${LD_LIBRARY_PATH:-}
 
 say() { echo "[$((SECONDS - begun)) s] $*"; }
+
+# --- ranks that share a GPU -------------------------------------------------------------------------------------------
+
+mps=""
+
+# share WORLD [turns]: what the programs are told before so many ranks start. "turns": no MPS, which the killing of one of
+# its clients ends for all of them, by a fault that comes before ours.
+share() {
+    unset RANKS_SHARE_GPUS
+    [ "$1" -gt "$gpus" ] || return 0
+    # SGLang compares the ranks' free memory, which is one and the same memory here, at different times.
+    export RANKS_SHARE_GPUS=$1 SGLANG_ENABLE_TP_MEMORY_INBALANCE_CHECK=0
+    say "$1 ranks share $gpus GPU(s): function, not speed"
+    [ -z "${2:-}" ] || unset CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY
+    [[ -z ${2:-} && -z ${CUDA_MPS_PIPE_DIRECTORY:-} ]] || return 0 # somebody's is there
+    mps=$(mktemp -d /tmp/mps.XXXXXX)
+    export CUDA_MPS_PIPE_DIRECTORY=$mps CUDA_MPS_LOG_DIRECTORY=$mps
+    nvidia-cuda-mps-control -d || say "no MPS: the ranks' kernels take turns"
+}
+
+unshare() {
+    [ -n "$mps" ] || return 0
+    echo "quit -t 5" | timeout 15 nvidia-cuda-mps-control >/dev/null
+    cp "$mps/server.log" "$out/mps-server.log" 2>/dev/null
+    rm -rf "$mps"
+    mps=""
+    unset CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY
+}
+trap unshare EXIT
+
+# --- steps ------------------------------------------------------------------------------------------------------------
 
 # limited SECONDS LOG COMMAND...: in a session of its own, ended at the limit
 limited() {
@@ -46,8 +82,9 @@ limited() {
 prepare() {
     python3 -m compileall -q -j 16 "$pack/site/sglang" "$pack/site/transformers" >/dev/null 2>&1 &
     local name pids=()
-    for name in activation rope norm kvcache clamp; do
-        CUDA_VISIBLE_DEVICES=0 timeout 90 python3 "$here/prepare.py" $name "$tp" >"$out/prepare-$name.log" 2>&1 &
+    for name in "activation $tp" "rope $tp" "norm $tp" "kvcache $tp" "kvcache 2" "clamp $tp"; do
+        # shellcheck disable=SC2086
+        CUDA_VISIBLE_DEVICES=0 timeout 90 python3 "$here/prepare.py" $name >"$out/prepare-${name// /-}.log" 2>&1 &
         pids+=($!)
     done
     wait "${pids[@]}"
@@ -62,6 +99,7 @@ group() {
     [[ -z ${GROUPS_ONLY:-} || " $GROUPS_ONLY " == *" $name "* ]] || return 0
     [ "$4" = 0.5.11 ] && site=$pack/site
     shift 4
+    [ $(((${#started[@]} + 1) * world)) -le "$at_once" ] || finish
     started+=("$name-w$world")
     limited "${GROUPS_LIMIT:-100}" "$out/groups-$name-w$world.log" python3 "$here/groups.py" --site "$site" --world "$world" --port "$port" \
         --timeout $((${GROUPS_LIMIT:-100} - 5)) --out "$out/groups.jsonl" --name "$name" "$@" &
@@ -80,55 +118,108 @@ finish() {
     waiting=() started=()
 }
 
+at_once=$((5 * gpus))
+waiting=() started=()
+
 groups_of() {
     local world=$1 site=0.5.11 unproved="nothing was proved"
-    waiting=() started=()
+    share "$world"
+    # So many processes at a time: without MPS those of one GPU take turns, and a kernel that waits holds its turn.
+    at_once=$((${RANKS_SHARE_GPUS:-0} ? 24 : 5 * gpus))
     # What 0.5.23 has itself, V2, is compiled at first use; without it, V1.
     GROUPS_LIMIT=${GROUPS_LIMIT:-200} group 0.5.23 "$world" 29611 0.5.23 --expect ours --log "$unproved"
     SGLANG_OPT_USE_CUSTOM_ALL_REDUCE_V2=0 group 0.5.23-v1 "$world" 29616 0.5.23 --expect ours --log "$unproved"
     group 0.5.11 "$world" 29601 0.5.11 --expect ours --log "$unproved"
     group 0.5.9 "$world" 29621 0.5.9 --expect ours --log "$unproved"
     group 0.5.5 "$world" 29631 0.5.5 --expect ours --log "$unproved"
-    finish
     group peer "$world" 29641 $site --backend peer --expect ours --log "push to"
     group profile "$world" 29651 $site --profile --expect ours --log "as measured here"
     group other-libpar "$world" 29661 $site --other "$pack/other" --expect stock --log "have another libpar.so"
-    finish
     group unset "$world" 29671 $site --flag "" --expect stock
     group no-verdict "$world" 29681 $site --flag 1 --expect stock --log "no verdict"
-    group auto "$world" 29691 $site --backend auto --expect stock --log "NVLink joins all these GPUs"
+    if [ -n "${RANKS_SHARE_GPUS:-}" ]; then
+        group as-is "$world" 29691 $site --as-is --expect stock --log "$([ "$gpus" -lt "$world" ] && echo "ours is for 2 to 8 GPUs")"
+    else
+        group auto "$world" 29691 $site --backend auto --expect stock --log "NVLink joins all these GPUs"
+    fi
     finish
+    unshare
+}
+
+# Two GPUs: by a verdict and a profile that were made here. NVLink machines name a backend, or "auto" leaves them to stock.
+proved() {
+    export SGL_PCIE_STATE=$out/state
+    unset RANKS_SHARE_GPUS
+    "$sgl_pcie" verify --site "$pack/site" >"$out/verify.log" 2>&1
+    say "exit $?: verify: $(tail -n 1 "$out/verify.log" | cut -c1-300)"
+    "$sgl_pcie" bench --site "$pack/site" >"$out/bench.log" 2>&1
+    say "exit $?: bench: $(tail -n 1 "$out/bench.log" | cut -c1-300)"
+    local measured="(as measured here)" # without "nothing was proved"
+    group proved-host 2 29701 0.5.11 --flag 1 --expect ours --log "$measured"
+    group proved-peer 2 29711 0.5.11 --flag 1 --backend peer --expect ours --log "$measured"
+    finish
+    TP=2 FLAG=1 decode proved host,none "${DECODE_LIMIT:-240}" --disable-piecewise-cuda-graph
+    unset SGL_PCIE_STATE
 }
 
 # --- decode -----------------------------------------------------------------------------------------------------------
 
 # decode NAME MODES LIMIT ARGUMENT...
 decode() {
-    local name=$1 modes=$2 limit=$3 log=$out/decode-$1.log
+    local name=$1 modes=$2 limit=$3 log=$out/decode-$1.log tp=${TP:-$tp} model=() tokens=256
     shift 3
-    SGLANG_FORCE_CUSTOM_AR_PCIE=unsafe SGLANG_PCIE_AR_BACKEND=${BACKEND:-host} DECODE_NAME=$name DECODE_MODES=$modes DECODE_OUT=$out/decode.jsonl \
+    share "$tp" "${TURNS:-}"
+    # What is not ours goes through sockets where ranks share a GPU, and a prompt's messages are large.
+    [ -z "${RANKS_SHARE_GPUS:-}" ] || tokens=16
+    [ -z "${LAYERS:-}" ] || model=(--json-model-override-args "{\"num_hidden_layers\": $LAYERS}")
+    SGLANG_FORCE_CUSTOM_AR_PCIE=${FLAG:-unsafe} SGLANG_PCIE_AR_BACKEND=${BACKEND:-host} DECODE_NAME=$name DECODE_MODES=$modes DECODE_OUT=$out/decode.jsonl \
         limited "$limit" "$log" python3 "$here/decode.py" \
         --model-path "$pack/model" --load-format dummy --tp "$tp" --dtype bfloat16 --attention-backend triton \
         --sampling-backend pytorch --disable-flashinfer-autotune --enforce-disable-flashinfer-allreduce-fusion \
         --context-length 4096 --max-running-requests 32 --max-total-tokens 20000 --cuda-graph-bs 1 4 16 \
-        --batch-size 1 4 16 --input-len 256 --output-len 64 "$@"
+        --batch-size 1 4 16 --input-len $tokens --output-len 64 "${model[@]}" "$@"
+    unshare
     grep -h -E "PCIe all-reduce|all-reduce, by|stock all-reduce" "$log" | sed 's/^\[[^]]*\] *//' | sort | uniq -c | cut -c1-400 | head -n 6
     grep -q '"done"\|"killed"' "$log" || { grep -n -m 3 -A 12 Traceback "$log" | cut -c1-300; tail -c 1500 "$log"; }
     cat "$out"/decode.jsonl.nccl-no-p2p.* 2>/dev/null | grep -o "via [A-Z]*/[A-Za-z/]*" | sort | uniq -c
 }
 
+# --- server -----------------------------------------------------------------------------------------------------------
+
+# server NAME PART...
+server() {
+    local name=$1
+    shift
+    limited "${SERVER_LIMIT:-$((${SECONDS_OF_LOAD:-300} + 250))}" "$out/$name.log" python3 "$here/server.py" --pack "$pack" --tp "$tp" \
+        --seconds "${SECONDS_OF_LOAD:-300}" --out "$out/server.jsonl" --parts "$@"
+    tail -n 1 "$out/$name.log" | cut -c1-5000
+}
+
+server_load() {
+    share "$tp"
+    server server-load load
+    unshare
+}
+
+server_killed() {
+    share "$tp" turns
+    server server-killed killed
+}
+
 for step in "$@"; do
     case $step in
     prepare) prepare ;;
-    groups)
-        groups_of 2
-        [ "$gpus" -lt 4 ] || groups_of 4
+    groups) for world in ${WORLDS:-2 4}; do groups_of "$world"; done ;;
+    decode)
+        # With ranks that share a GPU, V1 takes two at most (no NVLink), and NCCL goes over sockets.
+        modes=host,peer,v1,none,nccl,nccl-no-p2p
+        [ "$tp" -le "$gpus" ] || modes=host,peer,none
+        decode decode "${MODES:-$modes}" "${DECODE_LIMIT:-240}" --disable-piecewise-cuda-graph
         ;;
-    decode) decode decode host,peer,v1,none,nccl,nccl-no-p2p "${DECODE_LIMIT:-240}" --disable-piecewise-cuda-graph ;;
     piecewise) DECODE_REPEATS=2 decode piecewise host "${PIECEWISE_LIMIT:-120}" --piecewise-cuda-graph-tokens 64 256 1024 4096 ;;
     killed)
         rm -f "$out/decode.jsonl.killed"
-        DECODE_KILL=40 decode killed host 100 --disable-piecewise-cuda-graph
+        LAYERS=${LAYERS:-8} TURNS=turns DECODE_KILL=40 decode killed host 100 --disable-piecewise-cuda-graph
         grep -h '"killed"\|"survived"' "$out/decode.jsonl" | tail -n 3
         grep -h "sgl-pcie: rank" "$out/decode-killed.log" | head -n 4
         ;;
@@ -137,15 +228,22 @@ for step in "$@"; do
         tail -n 2 "$out/stock-v1.log" | cut -c1-300
         ;;
     upstream)
-        limited 100 "$out/upstream.log" python3 "$here/upstream.py" --site "$pack/site" --world 2 --timeout 90 --out "$out/upstream.jsonl"
-        grep -h -o '"times": .*' "$out/upstream.log" | cut -c1-1500
-        BACKEND=upstream decode upstream upstream,v1 "${DECODE_LIMIT:-240}" --disable-piecewise-cuda-graph
+        for world in ${WORLDS:-2 4}; do
+            share "$world"
+            limited 100 "$out/upstream-w$world.log" python3 "$here/upstream.py" --site "$pack/site" --world "$world" --timeout 90 --out "$out/upstream.jsonl"
+            grep -h -o '"prepare": .*' "$out/upstream-w$world.log" | cut -c1-1200
+            grep -q '"prepare"' "$out/upstream-w$world.log" || tail -n 5 "$out/upstream-w$world.log" | cut -c1-1500
+            unshare
+        done
         ;;
-    server)
-        limited "${SERVER_LIMIT:-$((${SECONDS_OF_LOAD:-300} + 250))}" "$out/server.log" python3 "$here/server.py" --pack "$pack" --tp "$tp" \
-            --seconds "${SECONDS_OF_LOAD:-300}" --out "$out/server.jsonl"
-        tail -n 1 "$out/server.log" | cut -c1-5000
+    upstream-decode)
+        TP=2 BACKEND=upstream decode upstream upstream,v1,none "${DECODE_LIMIT:-240}" --disable-piecewise-cuda-graph
+        [ "$tp" -eq 2 ] || BACKEND=upstream decode "upstream-tp$tp" upstream,none "${DECODE_LIMIT:-240}" --disable-piecewise-cuda-graph
         ;;
+    proved) proved ;;
+    server) if [ "$tp" -gt "$gpus" ]; then server_load && server_killed; else server server load killed; fi ;;
+    server-load) server_load ;;
+    server-killed) server_killed ;;
     *) echo "run.sh: no step '$step'" >&2 ;;
     esac
     say "$step"

@@ -1,6 +1,6 @@
 """A real launch_server of the patched install: under load, against one with NCCL, and with a rank killed.
 
-    server.py --pack PACK --seconds 300 [--tp 2] [--flag unsafe] [--backend host] [--out FILE]
+    server.py --pack PACK --seconds 300 [--tp 2] [--flag unsafe] [--backend host] [--parts load killed] [--out FILE]
 
 1. Starts `sglang.launch_server` with our all-reduce; fixed prompts, greedily, one at a time: the reference.
 2. Bounded load for the given time; starts a second server, with NCCL, meanwhile, on the same GPUs.
@@ -10,6 +10,9 @@
    who noticed, whether every token that had come is the reference's. SGLang's ranks talk over gloo before every step,
    whose connection ends with the process: SGLang mostly ends itself before the GPU has waited for long.
 
+--parts: load, which is 1 to 3; killed, which is 4 with a server that 1 started. Ranks may share GPUs (shared.py); the
+model has fewer layers then, since two servers with all their ranks are on them, and still fewer when a rank is killed,
+since the ranks' kernels take turns.
 Prints one JSON object and exits with 1 if something was not as it should be. Needs the standard library and psutil.
 """
 
@@ -22,16 +25,19 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
 import psutil
+import shared
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 HOST = "127.0.0.1"
 VOCABULARY = 151936
 PROMPTS, ANSWER = 6, 64  # of the reference
-LONG = 400  # tokens of the request that is decoded when the rank is killed; it is killed after a quarter of them
+# Tokens of the request that is decoded when the rank is killed; it is killed after a quarter of them.
+LONG = 100 if shared.RANKS else 400
 
 
 # --- a server ---------------------------------------------------------------------------------------------------------
@@ -47,11 +53,13 @@ class Server:
         command += ["--sampling-backend", "pytorch", "--grammar-backend", "none", "--disable-radix-cache"]
         command += ["--disable-flashinfer-autotune", "--enforce-disable-flashinfer-allreduce-fusion"]
         command += ["--context-length", "4096", "--max-running-requests", "16", "--max-total-tokens", "30000"]
-        command += ["--cuda-graph-bs", "1", "4", "16", "--mem-fraction-static", "0.4", "--decode-log-interval", "500"]
+        command += ["--cuda-graph-bs", "1", "4", "16", "--decode-log-interval", "500"]
+        command += ["--mem-fraction-static", "0.6" if shared.RANKS else "0.4"]
         command += ["--disable-piecewise-cuda-graph", "--nccl-port", str(port + 1000), *arguments]
         environment = {**os.environ, **environment}
-        # Its own dummy weights, by a plugin (weights.py).
-        environment["PYTHONPATH"] = os.path.join(options.pack, "plugin") + ":" + environment.get("PYTHONPATH", "")
+        if options.layers:
+            command += ["--json-model-override-args", json.dumps({"num_hidden_layers": options.layers})]
+        environment["PYTHONPATH"] = ":".join([environment.get("PYTHONPATH", ""), options.plugins, HERE])
         with open(self.log, "w") as log:
             self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
         self.started = time.time()
@@ -139,6 +147,18 @@ def stream(port, ids, tokens, seen):
         connection.close()
 
 
+def plugins():
+    """A folder that makes weights.py and shared.py plugins of SGLang."""
+    folder = tempfile.mkdtemp()
+    info = os.path.join(folder, "gpu_sglang-1.dist-info")
+    os.mkdir(info)
+    with open(os.path.join(info, "METADATA"), "w") as file:
+        file.write("Metadata-Version: 2.1\nName: gpu-sglang\nVersion: 1\n")
+    with open(os.path.join(info, "entry_points.txt"), "w") as file:
+        file.write("[sglang.srt.plugins]\nweights = weights:register\nshared = shared:register\n")
+    return folder
+
+
 # --- the reference ----------------------------------------------------------------------------------------------------
 
 
@@ -161,9 +181,13 @@ def compare(a, b):
     """Sentences about the first difference of each prompt; empty if there is none. Log probabilities count, too."""
     found = []
     for i, (x, y) in enumerate(zip(a, b)):
+        off = 0.0
         for at, (s, t) in enumerate(zip(x["ids"], y["ids"])):
+            theirs = {token: value for value, token in y["best"][at]}
+            off = max([off] + [abs(value - theirs[token]) for value, token in x["best"][at] if token in theirs])
             if s != t:
-                found.append("prompt %d, token %d: best two %s and %s" % (i, at, x["best"][at], y["best"][at]))
+                text = "prompt %d, token %d: best two %s and %s; to here they differ by up to %.5f"
+                found.append(text % (i, at, x["best"][at], y["best"][at], off))
                 break
         else:
             if x["best"] != y["best"]:
@@ -298,26 +322,34 @@ def alive(pid):
 def run(options, out, check):
     before = {"shm": os.listdir("/dev/shm"), "memory": gpu_memory()}
     environment = {"SGLANG_FORCE_CUSTOM_AR_PCIE": options.flag, "SGLANG_PCIE_AR_BACKEND": options.backend}
-    ours = Server(options, "ours", options.port, environment)
-    nccl = None
+    ours = Server(options, "-".join(["ours", *options.parts]), options.port, environment)
     try:
         up = ours.wait(options.start_limit)
         out["start_s"] = round(time.time() - ours.started, 1)
         out["log"] = [l[-400:] for l in ours.text().splitlines() if re.search(r"PCIe all-reduce|all-reduce, by", l)][:4]
         check(up, "the server did not come: %s" % ours.text()[-1500:])
         check(any("PCIe all-reduce for this group" in line for line in out["log"]), "our communicator is not in use")
-        if not up:
-            return
-        ready = len(ours.text())
-        first = reference(ours.port)
-        out["reference"] = [answer["ids"][:6] for answer in first[:3]]
-        out["repeated"] = compare(first, reference(ours.port))
-        load = Load(ours.port, options.clients)
-        until = load.begun + options.seconds
-        time.sleep(min(5, options.seconds))
-        nccl = Server(
-            options, "nccl", options.port + 1, {"SGLANG_FORCE_CUSTOM_AR_PCIE": "0"}, ["--disable-custom-all-reduce"]
-        )
+        if up and "load" in options.parts:
+            serve(options, ours, out, check)
+        if up and "killed" in options.parts:
+            out["killed"] = kill_a_rank(ours, options.tp, before, check)
+    finally:
+        ours.end()
+
+
+def serve(options, ours, out, check):
+    """Under load, and against a server with NCCL."""
+    ready = len(ours.text())
+    first = reference(ours.port)
+    out["reference"] = [answer["ids"][:6] for answer in first[:3]]
+    out["repeated"] = compare(first, reference(ours.port))
+    load = Load(ours.port, options.clients)
+    until = load.begun + options.seconds
+    time.sleep(min(5, options.seconds))
+    nccl = Server(
+        options, "nccl", options.port + 1, {"SGLANG_FORCE_CUSTOM_AR_PCIE": "0"}, ["--disable-custom-all-reduce"]
+    )
+    try:
         nccl_up = nccl.wait(options.start_limit)
         time.sleep(max(0, until - time.time()))
         out["load"] = load.stop()
@@ -329,17 +361,12 @@ def run(options, out, check):
             theirs = reference(nccl.port)
             out["nccl"], out["nccl_repeated"] = compare(first, theirs), compare(theirs, reference(nccl.port))
             out["compared"] = "%d prompts, %d tokens each" % (PROMPTS, ANSWER)
-        nccl.end()
-        nccl = None
-        since = ours.text()[ready:]  # before it answers, it says which optional modules it lacks
-        wrong = [l[-300:] for l in since.splitlines() if re.search(r"Traceback|ERROR|sgl-pcie: rank", l)]
-        out["log_errors"] = wrong[:4]
-        check(not wrong, "errors in the server's log")
-        out["killed"] = kill_a_rank(ours, options.tp, before, check)
     finally:
-        for server in (ours, nccl):
-            if server is not None:
-                server.end()
+        nccl.end()
+    since = ours.text()[ready:]  # before it answers, it says which optional modules it lacks
+    wrong = [l[-300:] for l in since.splitlines() if re.search(r"Traceback|ERROR|sgl-pcie: rank", l)]
+    out["log_errors"] = wrong[:4]
+    check(not wrong, "errors in the server's log")
 
 
 def main():
@@ -351,13 +378,18 @@ def main():
     parser.add_argument("--flag", default="unsafe")
     parser.add_argument("--backend", default="host")
     parser.add_argument("--port", type=int, default=31000)
+    parser.add_argument("--parts", nargs="+", choices=("load", "killed"), default=["load", "killed"])
+    parser.add_argument("--layers", type=int, help="of the model; default: all; where ranks share GPUs 16, or 4")
     parser.add_argument("--start-limit", type=float, default=150)
     parser.add_argument("--logs", help="folder for the servers' logs; default PACK/out")
     parser.add_argument("--out")
     options = parser.parse_args()
     options.pack = os.path.abspath(options.pack)
     options.logs = options.logs or os.path.join(options.pack, "out")
-    out, failed = {}, []
+    if shared.RANKS and not options.layers:
+        options.layers = 16 if "load" in options.parts else 4
+    options.plugins = plugins()
+    out, failed = {"tp": options.tp, "gpus": len(gpu_memory()), "layers": options.layers}, []
 
     def check(ok, what):
         if not ok:

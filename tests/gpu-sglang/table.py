@@ -13,6 +13,8 @@ def read(paths):
     for path in paths:
         with open(path) as file:
             for line in map(json.loads, file):
+                if line.get("ranks", 0) > line.get("gpus", 0):
+                    print("%s: %d ranks on %d GPU(s); its times say nothing" % (line["run"], line["ranks"], line["gpus"]))
                 if "step_ms" in line:
                     times.setdefault((line["run"], line["mode"], line["batch"]), []).append(line)
                 elif "captured" in line:

@@ -3,9 +3,9 @@
     upstream.py --site FOLDER [--world N] [--out FILE]
 
 FOLDER holds a SGLang patched by `sgl-pcie apply` and built with `sgl-pcie build --upstream`. What groups.py checks of ours is
-checked of it: sums against NCCL within rounding, byte-equal across ranks and to the kernel package's, eagerly and in
-captured graphs that are replayed on another stream; and who served, counted. Then both are timed in graphs. Prints one JSON
-object; exit code 1 if anything failed.
+checked of it: sums against NCCL within rounding, byte-equal across ranks and, in groups of two, to the kernel package's,
+eagerly and in captured graphs that are replayed on another stream; and who served, counted. Then both are timed in graphs;
+more than two ranks without NVLink have only the library. Prints one JSON object; exit code 1 if anything failed.
 """
 
 import os
@@ -31,9 +31,12 @@ class Rank(groups.Rank):
         self.library = module.ops._library
         self.check(self.library.has(self.ca._ptr), "the communicator is not the library's")
         upstream._setup.library = None  # what is built now has the kernel package's
-        self.stock = type(self.ca)(self.group.cpu_group, self.device)
-        self.check(not self.library.has(self.stock._ptr) and not self.stock.disabled, "no stock to compare with")
+        stock = type(self.ca)(self.group.cpu_group, self.device)
+        self.check(self.world > 2 or not stock.disabled, "no stock to compare with")
+        self.stock = None if stock.disabled else stock  # more than two ranks without NVLink: the kernel package has none
+        self.check(self.stock is None or not self.library.has(stock._ptr), "stock is on the library")
         self.calls = groups.Count(self.library, "all_reduce")
+        return {"stock": self.stock is not None, "full_nvlink": upstream._setup.full_nvlink}
 
     def served(self, function):
         before = self.calls.calls
@@ -104,11 +107,14 @@ class Rank(groups.Rank):
         rows = []
         for size in TIMED:
             x = self.input(size, self.torch.bfloat16, 3)
-            rows.append({"bytes": size, "upstream_us": self.time_of(self.ca, x), "v1_us": self.time_of(self.stock, x)})
+            rows.append({"bytes": size, "upstream_us": self.time_of(self.ca, x)})
+            if self.stock is not None:
+                rows[-1]["v1_us"] = self.time_of(self.stock, x)
         return rows
 
     def result(self, lines):
-        out = dict(sglang=self.version, world=self.world, torch=self.torch.__version__, stand_ins=self.stand_ins, log=lines)
+        out = dict(sglang=self.version, world=self.world, gpus=self.torch.cuda.device_count())
+        out.update(torch=self.torch.__version__, stand_ins=self.stand_ins, log=lines)
         out["communicator"] = type(self.ca).__module__ + "." + type(self.ca).__qualname__
         for name in ("prepare", "eager", "graph", "times"):
             try:
