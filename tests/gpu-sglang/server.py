@@ -345,7 +345,7 @@ def serve(options, ours, out, check):
     out["repeated"] = compare(first, reference(ours.port))
     load = Load(ours.port, options.clients)
     until = load.begun + options.seconds
-    time.sleep(min(5, options.seconds))
+    time.sleep(options.seconds / 2)
     nccl = Server(
         options, "nccl", options.port + 1, {"SGLANG_FORCE_CUSTOM_AR_PCIE": "0"}, ["--disable-custom-all-reduce"]
     )
