@@ -3,6 +3,8 @@
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/subject.h"
+#include "verify/bench_sets.h"
+#include "verify/covers.h"
 #include "verify/ladder.h"
 #include "verify/profile.h"
 #include "verify/survey.h"
@@ -21,8 +23,8 @@ static const char *const description[] = {
     "it.",
     "Without two GPUs, which all of this is for, nothing is written.",
     "It may be interrupted at any point and run again: a write that was cut short is finished or rolled back first, "
-    "and what is done already is not done twice: a verdict and a profile that still hold are kept, unless --gpus or "
-    "--level ask for others.",
+    "and what is done already is not done twice: a verdict and a profile that still hold and are of all the GPUs that "
+    "it is to serve are kept, unless --gpus or --level ask for others.",
     "Where nothing is faster than what SGLang does by itself, that is said, and the install is stock again (1).",
     NULL,
 };
@@ -75,20 +77,6 @@ static int check_words(const struct sp_args *args)
     return rc == SP_OK && archs ? sp_archs_check(archs) : rc;
 }
 
-/* Without GPUs to prove it on there is nothing to patch for. */
-static int check_gpus(const struct sp_args *args)
-{
-    struct sp_survey survey;
-    int rc = sp_survey_make(&survey, NULL, sp_args_value(args, "gpus"));
-
-    if (rc == SP_OK)
-        rc = sp_choice_check(&survey.choice, &survey.recording);
-    if (rc < 0 && survey.recording.gpu_count == 0)
-        rc = sp_err_hint(rc, "run it on the machine with the GPUs; in a container: docker run --gpus all");
-    sp_survey_free(&survey);
-    return rc;
-}
-
 /* ---- one step ---- */
 
 enum { WORDS = 16, OUTPUT_MAX = 16 << 20 };
@@ -111,6 +99,8 @@ struct setup {
     json_t *list;   /* what was done */
     json_t *last;   /* what the last step said */
     bool was_stock; /* and apply patched it */
+    struct sp_survey survey;
+    struct sp_subjects gpus; /* to be enabled */
 };
 
 static void add_option(const char **argv, size_t *count, const struct sp_args *args, const char *option, char *words)
@@ -159,13 +149,18 @@ static const char *said(const struct setup *setup, const char *key)
     return text ? text : "";
 }
 
+static bool holds(const struct sp_verdict_now *now)
+{
+    return now->fresh && json_array_size(now->reasons) == 0;
+}
+
 static bool verdict_holds(const char *site)
 {
     struct sp_verdict_now now;
-    const bool holds = sp_verdict_read(&now, site) == SP_OK && now.fresh && json_array_size(now.reasons) == 0;
+    const bool is = sp_verdict_read(&now, site) == SP_OK && holds(&now);
 
     sp_verdict_free(&now);
-    return holds;
+    return is;
 }
 
 /* verify's exit status is about all that it tried. A backend that failed does not block one that was proved. */
@@ -213,15 +208,49 @@ static int run_step(struct setup *setup, const char *command, const char *option
     return rc == SP_OK ? keep(setup, command, sp_now_ms() - start) : rc;
 }
 
+/* ---- which GPUs ---- */
+
+/* Without GPUs to prove it on there is nothing to patch for. */
+static int choose_gpus(struct setup *setup)
+{
+    int rc = sp_survey_make(&setup->survey, NULL, sp_args_value(setup->args, "gpus"));
+
+    if (rc == SP_OK)
+        rc = sp_choice_check(&setup->survey.choice, &setup->survey.recording);
+    if (rc == SP_OK)
+        sp_subjects_of(&setup->gpus, &setup->survey.topology);
+    else if (setup->survey.recording.gpu_count == 0)
+        rc = sp_err_hint(rc, "run it on the machine with the GPUs; in a container: docker run --gpus all");
+    return rc;
+}
+
 /* ---- what is done already ---- */
 
-static bool profile_holds(const char *site)
+/* What was proved of some of the GPUs says nothing of all. */
+static bool verdict_is_of_all(const struct setup *setup, const struct sp_verdict_now *now)
+{
+    return holds(now) && sp_verdict_tried(now->content, setup->gpus.uuid, setup->gpus.count);
+}
+
+static bool profile_is_of_all(const struct setup *setup, const char *site, const struct sp_verdict_now *verdict)
 {
     struct sp_profile_now now;
-    const bool holds = sp_profile_read(&now, site) == SP_OK && now.fresh;
+    const bool is = sp_profile_read(&now, site) == SP_OK && now.fresh &&
+                    sp_bench_sets_have(now.content, &setup->gpus, verdict->content);
 
     sp_profile_free(&now);
-    return holds;
+    return is;
+}
+
+static bool is_done_for(const struct setup *setup, const char *command, const char *site)
+{
+    struct sp_verdict_now verdict;
+    bool done = sp_verdict_read(&verdict, site) == SP_OK && verdict_is_of_all(setup, &verdict);
+
+    if (done && strcmp(command, "bench") == 0)
+        done = profile_is_of_all(setup, site, &verdict);
+    sp_verdict_free(&verdict);
+    return done;
 }
 
 /* An earlier run came so far. What it proved and measured is bound to machine and install, and still so. */
@@ -235,8 +264,7 @@ static bool is_done(const struct setup *setup, const char *command)
     if (strcmp(command, "verify") != 0 && strcmp(command, "bench") != 0)
         return false;
     if (sp_subject_locate(&subject, setup->args) == SP_OK)
-        done = strcmp(command, "verify") == 0 ? verdict_holds(subject.install->site)
-                                              : profile_holds(subject.install->site);
+        done = is_done_for(setup, command, subject.install->site);
     sp_subject_close(&subject);
     return done;
 }
@@ -292,7 +320,7 @@ static int undo(struct setup *setup, int rc)
 static int take_step(struct setup *setup, const struct step *step)
 {
     const bool applies = strcmp(step->command, "apply") == 0;
-    int rc = applies ? check_gpus(setup->args) : SP_OK;
+    int rc = applies ? choose_gpus(setup) : SP_OK;
 
     if (rc == SP_OK)
         rc = is_done(setup, step->command) ? skip_step(setup, step->command)
@@ -332,6 +360,7 @@ static int run(const struct sp_args *args, struct sp_report *report)
         rc = climb(&setup);
     sp_report_set(report, "steps", setup.list);
     json_decref(setup.last);
+    sp_survey_free(&setup.survey);
     return rc;
 }
 

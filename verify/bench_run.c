@@ -1,6 +1,6 @@
 #include "verify/bench_run.h"
 #include "base/err.h"
-#include "verify/covers.h"
+#include "verify/bench_sets.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,114 +12,24 @@ enum {
     QUICK_SECONDS = 11,
     LEAST_SECONDS = 1, /* of a world size */
     SPARE_SECONDS = 60,
-    OWN_SECONDS = 60,
-    BACKENDS = 3,
-    JOBS = 16
-};
-
-/* A world size on some GPUs, and the backends that were proved there. */
-struct job {
-    struct sp_set set;
-    bool backend[BACKENDS]; /* as sp_backends */
+    OWN_SECONDS = 60
 };
 
 struct work {
     const struct sp_bench_plan *plan;
     struct sp_bench *bench;
     struct sp_subjects gpus;
-    struct job job[JOBS];
+    struct sp_bench_set job[SP_BENCH_SETS];
     size_t job_count, at;
     double end_ms;      /* when all of them should have been measured */
     double seconds;     /* of the one at work: what is left, shared out */
     struct sp_buf line; /* of standard error, until it is whole */
 };
 
-/* ---- which GPUs ---- */
-
 static void uuids_of(const char *out[SP_BENCH_WORLD], const struct sp_subjects *gpus, const struct sp_set *set)
 {
     for (size_t i = 0; i < set->count; i++)
         out[i] = gpus->uuid[set->at[i]];
-}
-
-static bool covers(const struct work *work, const struct sp_set *set, const char *backend)
-{
-    const char *uuid[SP_BENCH_WORLD];
-
-    uuids_of(uuid, &work->gpus, set);
-    return !work->plan->verdict || sp_verdict_covers(work->plan->verdict, backend, uuid, set->count);
-}
-
-static bool index_of(size_t *out, const struct sp_subjects *gpus, const char *uuid)
-{
-    for (*out = 0; *out < gpus->count; (*out)++)
-        if (uuid && strcmp(gpus->uuid[*out], uuid) == 0)
-            return true;
-    return false;
-}
-
-/* The GPUs of a result, if all of them were chosen. */
-static bool set_of_result(struct sp_set *out, const struct sp_subjects *gpus, const json_t *result)
-{
-    const json_t *list = json_object_get(result, "gpus");
-    bool chosen = json_array_size(list) <= SP_BENCH_WORLD;
-
-    memset(out, 0, sizeof *out);
-    for (size_t i = 0; i < json_array_size(list) && chosen; i++)
-        chosen = index_of(&out->at[out->count++], gpus, json_string_value(json_array_get(list, i)));
-    return chosen;
-}
-
-/* All GPUs where that is the world; else the first on which the backend was proved. */
-static bool find_set(struct sp_set *out, const struct work *work, const char *backend, size_t world)
-{
-    const json_t *results = json_object_get(work->plan->verdict, "results");
-
-    memset(out, 0, sizeof *out);
-    for (; out->count < world; out->count++)
-        out->at[out->count] = out->count;
-    if (covers(work, out, backend))
-        return true;
-    for (size_t i = 0; world < work->gpus.count && i < json_array_size(results); i++)
-        if (set_of_result(out, &work->gpus, json_array_get(results, i)) && out->count == world &&
-            covers(work, out, backend))
-            return true;
-    return false;
-}
-
-static bool same_set(const struct sp_set *a, const struct sp_set *b)
-{
-    return a->count == b->count && memcmp(a->at, b->at, a->count * sizeof *a->at) == 0;
-}
-
-static void add_job(struct work *work, const struct sp_set *set, size_t backend)
-{
-    size_t at = 0;
-
-    while (at < work->job_count && !same_set(&work->job[at].set, set))
-        at++;
-    if (at == JOBS)
-        return;
-    if (at == work->job_count)
-        work->job[work->job_count++].set = *set;
-    work->job[at].backend[backend] = true;
-}
-
-/* SGLang's groups are of 2, 4 or 8 ranks, or of all. */
-static bool is_world(const struct work *work, size_t world)
-{
-    return world == 2 || world == 4 || world == 8 || world == work->gpus.count;
-}
-
-static int find_jobs(struct work *work)
-{
-    struct sp_set set;
-
-    for (size_t world = 2; world <= work->gpus.count && world <= SP_BENCH_WORLD; world++)
-        for (size_t i = 0; i < BACKENDS && is_world(work, world); i++)
-            if (find_set(&set, work, sp_backends[i], world))
-                add_job(work, &set, i);
-    return work->job_count > 0 ? SP_OK : sp_err(SP_EFAIL, "the verdict proves nothing on these GPUs");
 }
 
 /* ---- words ---- */
@@ -133,12 +43,12 @@ static void say_sizes(char *out, size_t size, const struct sp_bench_plan *plan)
         used += (size_t)snprintf(out + used, size - used, "%s%llu", i ? "," : "", (unsigned long long)plan->bytes[i]);
 }
 
-static void say_backends(char *out, size_t size, const struct job *job)
+static void say_backends(char *out, size_t size, const struct sp_bench_set *job)
 {
     size_t used = 0;
 
     out[0] = '\0';
-    for (size_t i = 0; i < BACKENDS && used < size; i++)
+    for (size_t i = 0; i < SP_BENCH_BACKENDS && used < size; i++)
         if (job->backend[i])
             used += (size_t)snprintf(out + used, size - used, "%s%s", used ? "," : "", sp_backends[i]);
 }
@@ -226,7 +136,7 @@ static void add_word(struct words *words, const char *option, const char *value)
     words->list[count + 1] = value;
 }
 
-static void make_words(struct words *out, const struct work *work, const struct job *job, double seconds)
+static void make_words(struct words *out, const struct work *work, const struct sp_bench_set *job, double seconds)
 {
     const double budget = work->seconds < seconds ? work->seconds : seconds;
 
@@ -255,7 +165,7 @@ static void say_unmeasured(struct sp_check *check, const struct sp_bench_end *en
         sp_check_actual(check, "%zu points were left out for lack of time", end->unmeasured);
 }
 
-static int measure_ours(struct work *work, const struct job *job, const char *name)
+static int measure_ours(struct work *work, const struct sp_bench_set *job, const char *name)
 {
     const double start = sp_now_ms(), own = work->plan->ladder->seconds;
     const double seconds = own > 0 ? own : work->seconds + SPARE_SECONDS;
@@ -290,7 +200,7 @@ static void judge_own(struct sp_check *check, const struct sp_proc_result *resul
 }
 
 /* Why there is no figure of it stands where the figure would. */
-static int tell_own(struct work *work, const struct job *job, const struct sp_check *check)
+static int tell_own(struct work *work, const struct sp_bench_set *job, const struct sp_check *check)
 {
     const char *why = json_string_value(check->actual);
     int rc = SP_OK;
@@ -317,7 +227,7 @@ static const char *why_not_own(const struct work *work)
                                : NULL;
 }
 
-static int run_own(struct work *work, const struct job *job, struct sp_check *check)
+static int run_own(struct work *work, const struct sp_bench_set *job, struct sp_check *check)
 {
     char sizes[SP_BENCH_SIZES * 12];
     const char *const argv[] = {work->plan->python, "-m",  "sgl_pcie.stock", "--world", "2", "--types", "bf16",
@@ -338,7 +248,7 @@ static int run_own(struct work *work, const struct job *job, struct sp_check *ch
     return rc;
 }
 
-static int measure_own(struct work *work, const struct job *job, const char *name)
+static int measure_own(struct work *work, const struct sp_bench_set *job, const char *name)
 {
     const char *why = why_not_own(work);
     const double start = sp_now_ms();
@@ -413,7 +323,7 @@ static double share_of(const struct work *work)
     return share > LEAST_SECONDS ? share : LEAST_SECONDS;
 }
 
-static int run_job(struct work *work, const struct job *job)
+static int run_job(struct work *work, const struct sp_bench_set *job)
 {
     char name[SP_CHECK_ID];
     int rc;
@@ -439,7 +349,9 @@ int sp_bench_run(struct sp_bench *out, const struct sp_bench_plan *plan)
     work->plan = plan;
     work->bench = out;
     sp_subjects_of(&work->gpus, plan->ladder->topology);
-    rc = find_jobs(work);
+    work->job_count = sp_bench_sets(work->job, &work->gpus, plan->verdict);
+    if (work->job_count == 0)
+        rc = sp_err(SP_EFAIL, "the verdict proves nothing on these GPUs");
     if (plan->progress) {
         plan->ladder->seen = see;
         plan->ladder->context = work;

@@ -1,5 +1,6 @@
 #include "verify/covers.h"
 #include "base/json.h"
+#include "verify/merge.h"
 #include "verify/uuids.h"
 
 #include <string.h>
@@ -89,4 +90,19 @@ bool sp_verdict_covers(const json_t *content, const char *backend, const char *c
                   !any_failed(json_object_get(item, "failed"), &group) && passed_within(results, backend, count, gpus));
     }
     return covers;
+}
+
+bool sp_verdict_tried(const json_t *content, const char *const *uuid, size_t count)
+{
+    const json_t *pairs = json_object_get(content, "pairs");
+    const struct group group = {uuid, count};
+    bool tried = false;
+
+    for (size_t i = 0; i < json_array_size(pairs); i++) {
+        const json_t *item = json_array_get(pairs, i);
+
+        tried =
+            tried || (!sp_json_is(item, "backend", SP_UPSTREAM) && all_in_list(&group, json_object_get(item, "gpus")));
+    }
+    return tried;
 }

@@ -13,4 +13,7 @@
  * world size on some GPUs of the same set of pairs. Pure. */
 bool sp_verdict_covers(const json_t *content, const char *backend, const char *const *uuid, size_t count);
 
+/* Did one run try all of these together, whatever came of it? Pure. */
+bool sp_verdict_tried(const json_t *content, const char *const *uuid, size_t count);
+
 #endif

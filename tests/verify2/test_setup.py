@@ -39,6 +39,7 @@ class Fixture(Case):
         self.words = ["setup", "--site", self.site, "--arch", "sm_90", "--json"]
 
 
+FOUR = [*GPUS, "GPU-33333333-0000-0000-0000-000000000000", "GPU-44444444-0000-0000-0000-000000000000"]
 STEPS = ["recover", "doctor", "apply", "build", "verify", "bench", "enable"]
 
 
@@ -135,6 +136,50 @@ class Setup(Fixture):
                 self.setup_()
                 self.assertTrue(self.shown(self.site)["fresh"])
                 self.assertIn("enabled: nothing to do", self.cli("status", "--site", self.site))
+
+
+class Some(Fixture):
+    """What was proved and measured of some of the GPUs is not done for all."""
+
+    def setUp(self):
+        super().setUp()
+        self.environment["FAKE_GPUS"] = ",".join(FOUR)
+
+    def run_(self, *words, gpus, command=None):
+        return json.loads(self.cli(*(command or self.words), *words, STANDIN_GPUS=str(gpus)))
+
+    def kept(self, told):
+        """Which of verify and bench were not run again."""
+        return {step["command"] for step in told["steps"] if "still holds" in step["message"]}
+
+    def worlds(self):
+        (path,) = self.state.glob("*/profile.json")
+        return {tuple(FOUR.index(gpu) for gpu in table["gpus"]) for table in json.loads(path.read_text())["tables"]}
+
+    def test_after_two_of_four_all_four_are_proved_and_measured(self):
+        self.run_("--gpus", "0,1", gpus=2)
+        self.assertEqual(self.worlds(), {(0, 1)})
+        self.assertEqual(self.kept(self.run_(gpus=4)), set())
+        self.assertEqual(self.worlds(), {(0, 1), (0, 1, 2, 3)})
+        self.assertEqual(self.kept(self.run_(gpus=4)), {"verify", "bench"})
+        self.assertEqual(self.kept(json.loads(self.cli(*self.words, STANDIN_GPUS="2", CUDA_VISIBLE_DEVICES="0,1"))),
+                         {"verify", "bench"})  # fmt: skip
+
+    def test_all_proved_and_two_measured(self):
+        self.run_(gpus=4)
+        (path,) = self.state.glob("*/profile.json")
+        path.unlink()
+        self.run_("--json", "--gpus", "0,1", gpus=2, command=["bench", "--site", self.site])
+        self.assertEqual(self.worlds(), {(0, 1)})
+        self.assertEqual(self.kept(self.run_(gpus=4)), {"verify"})
+        self.assertEqual(self.worlds(), {(0, 1), (0, 1, 2, 3)})
+
+    def test_a_pair_that_is_not_the_one_that_would_be_measured(self):
+        self.run_("--gpus", "2,3", gpus=2)
+        self.assertEqual(self.worlds(), {(2, 3)})
+        self.assertEqual(self.kept(self.run_(gpus=4)), set())
+        self.assertEqual(self.worlds(), {(2, 3), (0, 1), (0, 1, 2, 3)})
+        self.assertEqual(self.kept(self.run_(gpus=4)), {"verify", "bench"})
 
 
 class Check(Fixture):
