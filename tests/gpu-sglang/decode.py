@@ -55,6 +55,25 @@ class AllReduce:
         parallel_state.GroupCoordinator.all_reduce = all_reduce
 
 
+class Served:
+    """Calls that our communicators serve themselves, by size: at once, or into a graph that is being captured."""
+
+    def __init__(self):
+        self.calls = {}
+
+    def watch(self, comm):
+        if type(comm).__module__ != "sgl_pcie.communicator" or "_serve" in vars(comm):
+            return
+        inner = comm._serve
+
+        def serve(x):
+            size = x.numel() * x.element_size()
+            self.calls[size] = self.calls.get(size, 0) + 1
+            return inner(x)
+
+        comm._serve = serve
+
+
 class Replays:
     """CUDA events around each replay of a graph."""
 
@@ -82,7 +101,7 @@ class Replays:
         return statistics.median(begin.elapsed_time(end) for begin, end in self.events)
 
 
-ALL_REDUCE, REPLAYS = AllReduce(), Replays()
+ALL_REDUCE, SERVED, REPLAYS = AllReduce(), Served(), Replays()
 
 
 class Arms:
@@ -95,6 +114,7 @@ class Arms:
         if mode not in self.own:
             self.own[mode] = self.make(mode)
         self.group.ca_comm, self.group.pynccl_comm = self.own[mode]
+        SERVED.watch(self.group.ca_comm)
         return self.group.ca_comm
 
     def make(self, mode):
@@ -239,6 +259,8 @@ def latency_test(server_args, port_args, arguments, gpu_id, rank):
         if KILL:
             survive(runner, arguments, mode, rank, server_args.tp_size, emit)
         measure(runner, arguments, mode, rank, emit)
+        emit(mode=mode, served={str(size): count for size, count in sorted(SERVED.calls.items())})
+        SERVED.calls.clear()
     emit(done=round(time.time() - STARTED, 1))
     if server_args.tp_size > 1:
         bench.destroy_distributed_environment()

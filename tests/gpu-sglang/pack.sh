@@ -80,6 +80,15 @@ stubs() {
     cp /usr/lib/x86_64-linux-gnu/libnuma.so.1.0.0 "$folder/lib/libnuma.so.1" 2>/dev/null || true
 }
 
+# sgl-pcie, what bench's tests call its functions with, and the libraries that another distribution may lack
+programs() {
+    local tool
+    tool=$(find "$(dirname "$sgl_pcie")/.." -name bench_tool -type f -print -quit)
+    mkdir -p "$folder/bin/lib"
+    cp "$sgl_pcie" "$tool" "$folder/bin/"
+    ldd "$sgl_pcie" "$tool" | awk '$3 ~ /lib(elf|git2|jansson|mbed|http_parser|ssh2|pcre2)/ { print $3 }' | sort -u | xargs -I{} cp -L {} "$folder/bin/lib/"
+}
+
 archives() {
     local ours=(bin site/sgl_pcie site/.sgl-pcie other/sgl_pcie) release
     [ -s "$folder/base.txz" ] ||
@@ -99,8 +108,8 @@ for release in $releases; do
 done
 "$sgl_pcie" apply --site "$site"
 "$sgl_pcie" build --site "$site" --arch "sm_80,$arch"
-mkdir -p "$folder/other" "$folder/bin"
-cp "$sgl_pcie" "$folder/bin/"
+mkdir -p "$folder/other"
+programs
 cp -r "$site/sgl_pcie" "$folder/other/"
 [ -z "${UPSTREAM:-}" ] || "$sgl_pcie" build --upstream --source "$UPSTREAM" --site "$site" --arch "$arch"
 for target in "$site" "$folder"/releases/*; do

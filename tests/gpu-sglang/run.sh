@@ -14,6 +14,7 @@
 #   upstream-decode   decode.py: the same
 #   server        server.py: launch_server under load ($SECONDS_OF_LOAD, default 300), against NCCL, and with a rank killed; server-load and
 #                 server-killed are its two parts
+#   measured      ranks that share a GPU: groups and decode by a profile that bench's functions make of a measurement here (measured.py)
 #   proved        two GPUs or more: `sgl-pcie verify` and `bench`, then groups and decode with the flag at 1, by that verdict and profile
 #
 # $GROUPS_ONLY: names of groups, the others are left out. $TP: ranks of decode and server, default four. $LAYERS: of decode's model, default all.
@@ -27,7 +28,6 @@ begun=$SECONDS
 mkdir -p "$out"
 gpus=$(nvidia-smi -L | wc -l)
 tp=${TP:-4}
-sgl_pcie=$pack/bin/sgl-pcie
 
 export PYTHONPATH=$pack/site:$pack/stubs TVM_FFI_CACHE_DIR=$pack/tvm-cache SGLANG_IS_FLASHINFER_AVAILABLE=false
 export HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 PYTHONUNBUFFERED=1 TOKENIZERS_PARALLELISM=false OMP_NUM_THREADS=4
@@ -118,11 +118,12 @@ finish() {
     waiting=() started=()
 }
 
-at_once=$((5 * gpus))
+unproved="nothing was proved"
+at_once=24
 waiting=() started=()
 
 groups_of() {
-    local world=$1 site=0.5.11 unproved="nothing was proved"
+    local world=$1 site=0.5.11
     share "$world"
     # So many processes at a time: without MPS those of one GPU take turns, and a kernel that waits holds its turn.
     at_once=$((${RANKS_SHARE_GPUS:-0} ? 24 : 5 * gpus))
@@ -146,13 +147,30 @@ groups_of() {
     unshare
 }
 
+measured() {
+    local world
+    for world in ${WORLDS:-2 4}; do
+        share "$world"
+        export SGL_PCIE_STATE=$out/measured-w$world
+        LD_LIBRARY_PATH=$pack/bin/lib:${LD_LIBRARY_PATH:-} limited 90 "$out/measured-w$world.log" python3 "$here/measured.py" --pack "$pack" \
+            --state "$SGL_PCIE_STATE"
+        grep -h MEASURED "$out/measured-w$world.log" || tail -n 5 "$out/measured-w$world.log"
+        group measured "$world" 29721 0.5.11 --expect ours --log "(as measured here, $unproved)"
+        group measured-peer "$world" 29731 0.5.11 --backend peer --expect ours --log "(as measured here, $unproved)"
+        finish
+        [ "$world" -ne "$tp" ] || decode measured host "${DECODE_LIMIT:-240}" --disable-piecewise-cuda-graph
+        unset SGL_PCIE_STATE
+        unshare
+    done
+}
+
 # Two GPUs: by a verdict and a profile that were made here. NVLink machines name a backend, or "auto" leaves them to stock.
 proved() {
     export SGL_PCIE_STATE=$out/state
     unset RANKS_SHARE_GPUS
-    "$sgl_pcie" verify --site "$pack/site" >"$out/verify.log" 2>&1
+    LD_LIBRARY_PATH=$pack/bin/lib:${LD_LIBRARY_PATH:-} "$pack/bin/sgl-pcie" verify --site "$pack/site" >"$out/verify.log" 2>&1
     say "exit $?: verify: $(tail -n 1 "$out/verify.log" | cut -c1-300)"
-    "$sgl_pcie" bench --site "$pack/site" >"$out/bench.log" 2>&1
+    LD_LIBRARY_PATH=$pack/bin/lib:${LD_LIBRARY_PATH:-} "$pack/bin/sgl-pcie" bench --site "$pack/site" >"$out/bench.log" 2>&1
     say "exit $?: bench: $(tail -n 1 "$out/bench.log" | cut -c1-300)"
     local measured="(as measured here)" # without "nothing was proved"
     group proved-host 2 29701 0.5.11 --flag 1 --expect ours --log "$measured"
@@ -203,7 +221,7 @@ server_load() {
 
 server_killed() {
     share "$tp" turns
-    server server-killed killed
+    server server-killed killed --port 31100
 }
 
 for step in "$@"; do
@@ -216,7 +234,12 @@ for step in "$@"; do
         [ "$tp" -le "$gpus" ] || modes=host,peer,none
         decode decode "${MODES:-$modes}" "${DECODE_LIMIT:-240}" --disable-piecewise-cuda-graph
         ;;
-    piecewise) DECODE_REPEATS=2 decode piecewise host "${PIECEWISE_LIMIT:-120}" --piecewise-cuda-graph-tokens 64 256 1024 4096 ;;
+    piecewise)
+        sizes=(64 256 1024 4096)
+        [ "$tp" -le "$gpus" ] || sizes=(16 64 256)
+        DECODE_REPEATS=2 decode piecewise host "${PIECEWISE_LIMIT:-120}" --piecewise-cuda-graph-tokens "${sizes[@]}"
+        grep -h '"served"' "$out/decode.jsonl" | tail -n 1
+        ;;
     killed)
         rm -f "$out/decode.jsonl.killed"
         LAYERS=${LAYERS:-8} TURNS=turns DECODE_KILL=40 decode killed host 100 --disable-piecewise-cuda-graph
@@ -240,6 +263,7 @@ for step in "$@"; do
         TP=2 BACKEND=upstream decode upstream upstream,v1,none "${DECODE_LIMIT:-240}" --disable-piecewise-cuda-graph
         [ "$tp" -eq 2 ] || BACKEND=upstream decode "upstream-tp$tp" upstream,none "${DECODE_LIMIT:-240}" --disable-piecewise-cuda-graph
         ;;
+    measured) measured ;;
     proved) proved ;;
     server) if [ "$tp" -gt "$gpus" ]; then server_load && server_killed; else server server load killed; fi ;;
     server-load) server_load ;;
