@@ -72,14 +72,27 @@ enum {
     PAR_NOTE_WORDS = 16
 };
 
-/* Arguments of a kernel for one rank. Pointers are valid where the kernel runs. */
+/*
+ * Arguments of a kernel for one rank. Pointers are valid where the kernel runs. What every thread needs before its
+ * first word leaves comes first, close together: each line that a kernel reads costs a miss of the constant cache.
+ */
 typedef struct {
     const void *in;
     void *out;
-    uint64_t bytes;                /* of the message */
+    par_lane *lane;                /* own bookkeeping of this algorithm */
+    uint32_t whole_in, whole_out;  /* vecs of in and out that one access moves: all but a tail, none if misaligned */
+    uint32_t share, longer;        /* vecs of a lane; so many first lanes have one more */
+    uint32_t workers;              /* threads 0..workers-1 move data, thread `workers` keeps house, others idle */
+    uint32_t dawdle;               /* tests: delay_ns or jitter_ns is set */
+    uint32_t rank, world;
+    uint32_t lane_words, slot_words, gather_words, sender_words; /* strides and offset in a box, in 32-bit words */
+    uint32_t *to[PAR_MAX_WORLD - 1]; /* [k - 1]: where words for the k-th rank after this go, for offset 0 of a box */
+    uint32_t targets;                /* so many of these are different: all (push), or one, the outbox */
+    uint32_t transport;              /* par_transport: which box a word goes to and comes from */
+    const uint32_t *from[PAR_MAX_WORLD]; /* [p]: where words of rank p are, for offset 0 of a box */
+    uint64_t bytes;                  /* of the message */
     uint32_t *box[PAR_MAX_WORLD];  /* rank p's box of this algorithm */
     uint32_t *flag[PAR_MAX_WORLD]; /* rank p's flags of this algorithm (chunked): [lane][rank] of PAR_FLAG_WORDS */
-    par_lane *lane;                /* own bookkeeping of this algorithm */
     uint32_t *busy;                /* own memory, one word per lane, shared by all algorithms */
     uint32_t *claim;               /* own memory: PAR_CLAIM_WORDS, shared by all algorithms */
     uint32_t *abort_word;          /* host memory, seen by all ranks: [rank] set by that rank; 32-byte aligned */
@@ -89,21 +102,15 @@ typedef struct {
     uint64_t late_ns;
     uint64_t delay_ns;             /* tests: wait before sending */
     uint64_t jitter_ns;            /* tests: likewise, pseudo-random below this */
-    uint32_t rank, world;
-    uint32_t transport;            /* par_transport: which box a word goes to and comes from */
     uint32_t algorithm;            /* par_algorithm, for the notes */
     uint32_t trap;                 /* engine mode */
-    uint32_t vector_in, vector_out;/* in, out are 16-byte aligned */
     uint32_t lanes;                /* blocks of this rank */
-    uint32_t workers;              /* threads 0..workers-1 move data, thread `workers` keeps house, others idle */
     uint32_t tile;                 /* chunked: vecs per step */
     uint32_t tagged;               /* words carry tags */
     uint32_t part_words, tag_words;/* tagged: words of a part in a box, and where in it the displaced bits are */
-    uint32_t share, longer;        /* vecs of a lane; so many first lanes have one more */
     uint32_t world_inverse;        /* par_inverse(world) */
     uint32_t team, teams;          /* workers per team, one team per peer; see par_my_team() */
     uint32_t team_inverse;         /* par_inverse(team); 0 if team is 1 */
-    uint32_t lane_words, slot_words, sender_words, gather_words; /* strides and offset in a box, in 32-bit words */
 } par_call;
 
 /* Geometry of one algorithm's boxes, flags and bookkeeping for one rank. */
@@ -141,9 +148,14 @@ void par_geometry_init(par_geometry *out, int algorithm, int world, uint32_t lan
 int par_plan_init(par_plan *out, const par_geometry *geometry, int algorithm, int world, uint64_t bytes,
                   uint32_t lanes, uint32_t workers, uint32_t tile_bytes);
 
-/* Fill what follows from geometry, plan and call->world (strides, lanes, workers, tile, transport, algorithm);
- * pointers, rank, world, message and limits are the caller's. */
+/* Fill what follows from an algorithm's boxes, rank and world: where words go and come from. Once per communicator. */
+void par_call_routes(par_call *call, const par_geometry *geometry, int algorithm);
+
+/* Fill what follows from geometry, plan and call->world (strides, lanes, workers, tile, algorithm). */
 void par_call_plan(par_call *call, const par_geometry *geometry, const par_plan *plan);
+
+/* Fill the message in. Other pointers, rank, world and limits are the caller's. */
+void par_call_message(par_call *call, const void *in, void *out, uint64_t bytes);
 
 #ifdef __cplusplus
 }

@@ -150,7 +150,7 @@ static int load_kernels(struct par_comm *comm, int sharing)
     for (int i = 0; !error && i < PAR_ALGORITHMS * PAR_DTYPES; i++) {
         int algorithm = i / PAR_DTYPES, blocks = 0;
         if (algorithm != PAR_AUTO && served(&comm->options, algorithm)) {
-            error = load_kernel(par_kernel(algorithm, i % PAR_DTYPES, comm->world), &blocks);
+            error = load_kernel(par_kernel(algorithm, i % PAR_DTYPES, comm->world, (unsigned)sharing), &blocks);
             blocks = blocks * processors / sharing;
             least = blocks < least ? blocks : least;
         }
@@ -307,6 +307,8 @@ static int fill_calls(struct par_comm *comm)
         c->rank = (uint32_t)comm->rank;
         c->world = (uint32_t)comm->world;
         c->trap = comm->options.mode == PAR_MODE_ENGINE;
+        if (served(&comm->options, a))
+            par_call_routes(c, comm->geometry, a);
     }
     return PAR_OK;
 }

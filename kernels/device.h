@@ -14,8 +14,9 @@ typedef struct { par_call call[PAR_MAX_WORLD]; } par_launch;
 /* Threads of the block beyond the workers: a warp of its own for the housekeeper. */
 enum { PAR_KEEPER_THREADS = 32 };
 
-/* Kernel of an algorithm, dtype and world size, for cudaLaunchKernel(); its only argument is a par_launch. */
-const void *par_kernel(int algorithm, int dtype, int world);
+/* Kernel of an algorithm, dtype and world size for so many ranks in one launch, for cudaLaunchKernel(). Its only
+ * argument is a par_launch, of which it reads the first call alone if there is one rank. */
+const void *par_kernel(int algorithm, int dtype, int world, unsigned ranks);
 
 #ifdef __cplusplus
 }

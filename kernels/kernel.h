@@ -8,11 +8,21 @@
 #include "device.h"
 #include "protocol.h"
 
+/* A kernel for any world serves all ranks of its GPU in one launch. One for a given world serves a single rank: its
+ * call is at a constant place, and no instruction is spent on finding it. */
+#ifdef PAR_ONE_RANK
+#define PAR_ARGUMENT par_call
+#define PAR_CALL(argument) (&(argument))
+#else
+#define PAR_ARGUMENT par_launch
+#define PAR_CALL(argument) (&(argument).call[blockIdx.y])
+#endif
+
 #define PAR_KERNEL(protocol, suffix, dtype, workers)                                                              \
     extern "C" __global__ void __launch_bounds__((workers) + PAR_KEEPER_THREADS)                                  \
-        par_kernel_##protocol##_##suffix(const __grid_constant__ par_launch launch)                               \
+        par_kernel_##protocol##_##suffix(const __grid_constant__ PAR_ARGUMENT argument)                           \
     {                                                                                                             \
-        par_##protocol(&launch.call[blockIdx.y], dtype);                                                          \
+        par_##protocol(PAR_CALL(argument), dtype);                                                                \
     }
 
 /* The kernels of a protocol, and a table of them. tag: nothing, or _w2 and so on. */

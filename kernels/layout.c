@@ -51,13 +51,13 @@ static uint64_t items_of(uint64_t vecs)
 }
 
 /* Most bytes of a sentinel message. A one-shot moves world times as much, so its limit falls with the world size;
- * resets in a GPU's own memory cost little, so a two-shot push pays for longer. */
+ * resets in a GPU's own memory cost little, so a push pays for longer, in one shot where two move no less. */
 static uint64_t sentinel_limit(int algorithm, int world, uint64_t sentinel_bytes)
 {
     uint64_t limit = sentinel_bytes ? sentinel_bytes : default_sentinel_bytes;
     if (!par_is_two_shot(algorithm))
         limit = limit * 2 / (uint64_t)world;
-    else if (par_algorithm_transport(algorithm) == PAR_PUSH)
+    if (par_algorithm_transport(algorithm) == PAR_PUSH && (par_is_two_shot(algorithm) || world == 2))
         limit *= 4;
     return limit;
 }
@@ -180,11 +180,32 @@ int par_plan_init(par_plan *out, const par_geometry *geometry, int algorithm, in
     return PAR_OK;
 }
 
+void par_call_routes(par_call *call, const par_geometry *geometry, int algorithm)
+{
+    const uint64_t sender = geometry[algorithm].sender_words;
+    const uint32_t me = call->rank;
+    const int push = par_algorithm_transport(algorithm) == PAR_PUSH;
+    call->transport = (uint32_t)par_algorithm_transport(algorithm);
+    call->targets = push ? call->world - 1 : 1;
+    for (uint32_t p = 0; p < call->world; p++)
+        call->from[p] = push ? call->box[me] + p * sender : call->box[p];
+    for (uint32_t k = 1; k < call->world; k++)
+        call->to[k - 1] = push ? call->box[(me + k) % call->world] + me * sender : call->box[me];
+}
+
+void par_call_message(par_call *call, const void *in, void *out, uint64_t bytes)
+{
+    call->in = in;
+    call->out = out;
+    call->bytes = bytes;
+    call->whole_in = (uintptr_t)in % BYTES_PER_VEC == 0 ? (uint32_t)(bytes / BYTES_PER_VEC) : 0;
+    call->whole_out = (uintptr_t)out % BYTES_PER_VEC == 0 ? (uint32_t)(bytes / BYTES_PER_VEC) : 0;
+}
+
 void par_call_plan(par_call *call, const par_geometry *geometry, const par_plan *plan)
 {
     const par_geometry *g = &geometry[plan->algorithm];
     call->algorithm = (uint32_t)plan->algorithm;
-    call->transport = (uint32_t)par_algorithm_transport(plan->algorithm);
     call->lanes = plan->lanes;
     call->workers = plan->workers;
     call->tile = plan->tile;

@@ -18,13 +18,13 @@ void par_profile_defaults(struct par_comm *comm)
     const int pair = comm->world == 2;
     comm->choices = 0;
     if (comm->options.with & PAR_WITH_PEER) {
-        add(comm, pair ? 1u << 20 : 192u << 10, PAR_PUSH_ONE_SHOT);
+        add(comm, pair ? 4u << 20 : 192u << 10, PAR_PUSH_ONE_SHOT);
         add(comm, 4u << 20, PAR_PUSH_TWO_SHOT);
         add(comm, SIZE_MAX, PAR_PUSH_TWO_SHOT_CHUNKED);
     } else {
         add(comm, pair ? 128u << 10 : 64u << 10, PAR_HOST_ONE_SHOT);
         if (pair)
-            add(comm, 640u << 10, PAR_HOST_ONE_SHOT_TAGGED);
+            add(comm, 384u << 10, PAR_HOST_ONE_SHOT_TAGGED);
         else
             add(comm, 128u << 10, PAR_HOST_TWO_SHOT);
         add(comm, 1u << 20, PAR_HOST_TWO_SHOT_TAGGED);

@@ -7,8 +7,8 @@
  *
  * Sentinel. A slot is filled with PAR_EMPTY. The writer stores words that are never PAR_EMPTY, the reader polls each
  * word until it is something else: no flag, no fence, no order needed, only that a 32-bit element arrives whole. Slots
- * are used in turn by the lane's epoch e. Call e resets slot e-2 after its own sends, exactly as far as it was written
- * then (extent), and fences. A peer that writes or polls that slot again is in call e+2; it has seen a word of ours
+ * are used in turn by the lane's epoch e. Call e resets slot e-2, exactly as far as it was written then (extent), and
+ * fences before it ends. A peer that writes or polls that slot again is in call e+2; it has seen a word of ours
  * from call e+1, which we sent after that fence. And nobody still reads what we reset: we are in call e, so each peer
  * has sent us a word of e-1, so it has left e-2. Both need that every call of a lane brings a word from every peer,
  * which is why a two-shot lane has at least as many vecs as there are ranks.
@@ -34,6 +34,9 @@
 
 #ifndef PAR_WORLD
 #define PAR_WORLD(c) ((c)->world) /* a constant in the kernels for one world size */
+#define PAR_PAIR 0                /* whether that is known to be 2 */
+#else
+#define PAR_PAIR (PAR_WORLD(0) == 2u)
 #endif
 
 #define PAR_BATCH 2u /* vecs that a thread has in flight where it moves several */
@@ -56,13 +59,13 @@ PAR_DEV par_range par_part(const par_call *c, uint32_t n, uint32_t i)
 }
 
 /* This lane's part of the message: first vec and number of vecs. */
-typedef struct { uint64_t first; uint32_t count; } par_share;
+typedef struct { uint32_t first, count; } par_share;
 
 PAR_DEV par_share par_lane_share(const par_call *c)
 {
     const uint32_t lane = par_block();
     par_share s;
-    s.first = (uint64_t)lane * c->share + (lane < c->longer ? lane : c->longer);
+    s.first = lane * c->share + (lane < c->longer ? lane : c->longer);
     s.count = c->share + (lane < c->longer);
     return s;
 }
@@ -73,17 +76,9 @@ PAR_DEV uint64_t par_slot(const par_call *c, uint32_t epoch)
     return (uint64_t)par_block() * c->lane_words + (uint64_t)(epoch % PAR_SLOTS) * c->slot_words;
 }
 
-/* Where words for rank q go, and where words of rank p are, both for an offset in a box. */
-PAR_DEV uint32_t *par_to(const par_call *c, uint32_t q, uint64_t offset)
-{
-    return c->transport == PAR_PUSH ? c->box[q] + offset + (uint64_t)c->rank * c->sender_words
-                                    : c->box[c->rank] + offset;
-}
-
-PAR_DEV uint32_t *par_from(const par_call *c, uint32_t p, uint64_t offset)
-{
-    return c->transport == PAR_PUSH ? c->box[c->rank] + offset + (uint64_t)p * c->sender_words : c->box[p] + offset;
-}
+/* Where words for the k-th rank after this one go, and where words of rank p are, both for an offset in a box. */
+PAR_DEV uint32_t *par_to(const par_call *c, uint32_t k, uint64_t offset) { return c->to[k - 1] + offset; }
+PAR_DEV const uint32_t *par_from(const par_call *c, uint32_t p, uint64_t offset) { return c->from[p] + offset; }
 
 /* Rank after this one by k, so that ranks do not all begin with the same peer. */
 PAR_DEV uint32_t par_next(const par_call *c, uint32_t k)
@@ -95,12 +90,9 @@ PAR_DEV uint32_t par_next(const par_call *c, uint32_t k)
 /* Store a vec where all peers will read it: once in an outbox, or into every peer's inbox. */
 PAR_DEV void par_publish(const par_call *c, uint64_t offset, par_vec v)
 {
-    if (c->transport == PAR_PUSH) {
-        for (uint32_t k = 1; k < PAR_WORLD(c); k++)
-            par_st4(par_to(c, par_next(c, k), offset), v);
-    } else {
-        par_st4(par_to(c, c->rank, offset), v);
-    }
+    par_st4(par_to(c, 1, offset), v);
+    for (uint32_t k = 2; k < PAR_WORLD(c) && k <= c->targets; k++)
+        par_st4(par_to(c, k, offset), v);
 }
 
 /* --- input and output --------------------------------------------------------------------------------------------- */
@@ -131,28 +123,26 @@ PAR_COLD void par_output_slow(const par_call *c, uint64_t at, par_vec v, int dty
 }
 
 /* Vec i of the input, as it is. */
-PAR_DEV par_vec par_input(const par_call *c, uint64_t i, int dtype)
+PAR_DEV par_vec par_input(const par_call *c, uint32_t i, int dtype)
 {
-    uint64_t at = 16 * i;
-    if (c->vector_in && at + 16 <= c->bytes)
-        return par_in4((const char *)c->in + at);
-    return par_input_slow(c, at, dtype);
+    if (i < c->whole_in)
+        return par_in4((const char *)c->in + 16ull * i);
+    return par_input_slow(c, 16ull * i, dtype);
 }
 
-PAR_DEV void par_output(const par_call *c, uint64_t i, par_vec v, int dtype)
+PAR_DEV void par_output(const par_call *c, uint32_t i, par_vec v, int dtype)
 {
-    uint64_t at = 16 * i;
-    if (c->vector_out && at + 16 <= c->bytes)
-        par_out4((char *)c->out + at, v);
+    if (i < c->whole_out)
+        par_out4((char *)c->out + 16ull * i, v);
     else
-        par_output_slow(c, at, v, dtype);
+        par_output_slow(c, 16ull * i, v, dtype);
 }
 
 /* --- waiting and failing ------------------------------------------------------------------------------------------ */
 
 /* What a thread waits for; starts as zero but for the fields that say so. */
 typedef struct {
-    uint32_t spins, late;
+    uint32_t late;
     uint64_t since;
     uint32_t phase, epoch, expected; /* set by who waits */
 } par_wait;
@@ -244,10 +234,10 @@ PAR_COLD int par_look(const par_call *c, par_wait *w, uint32_t peer, uint32_t se
     return over;
 }
 
-/* To be called after every fruitless poll. */
-PAR_DEV int par_give_up(const par_call *c, par_wait *w, uint32_t peer, uint32_t seen)
+/* To be called after every fruitless poll; counts them in *spins. */
+PAR_DEV int par_give_up(const par_call *c, par_wait *w, uint32_t *spins, uint32_t peer, uint32_t seen)
 {
-    return (++w->spins % PAR_PATIENCE) == 0 && par_look(c, w, peer, seen);
+    return (++*spins % PAR_PATIENCE) == 0 && par_look(c, w, peer, seen);
 }
 
 /* Tests: be late. */
@@ -288,7 +278,7 @@ PAR_DEV par_entry par_enter(const par_call *c)
 
 PAR_DEV void par_check_entry(const par_call *c, const par_entry *e, uint32_t epoch)
 {
-    par_wait w = {0, 0, 0, 0, epoch, 0};
+    par_wait w = {0, 0, 0, epoch, 0};
     uint32_t any = 0;
     PAR_UNROLL
     for (int i = 0; i < 4; i++)
@@ -319,34 +309,58 @@ PAR_DEV par_vec par_either(int which, par_vec a, par_vec b)
     return a;
 }
 
-/* One vec at an offset from every peer into part[]; polls until all are there. 0 if it gave up. */
-PAR_DEV int par_receive_all(const par_call *c, uint64_t offset, par_vec part[PAR_MAX_WORLD], par_wait *w)
+/* Peers, as bits. */
+PAR_DEV uint32_t par_peers(const par_call *c) { return ((1u << PAR_WORLD(c)) - 1u) & ~(1u << c->rank); }
+
+/* Of two ranks the other one, a constant's worth of code; else p. */
+PAR_DEV uint32_t par_peer(const par_call *c, uint32_t p) { return PAR_PAIR ? 1u - c->rank : p; }
+
+/* Whether p stands for a peer in a loop over ranks: a pair's only peer is at p = 1, whatever its rank. */
+PAR_DEV int par_is_peer(const par_call *c, uint32_t p, uint32_t peers)
 {
-    const uint32_t *from[PAR_MAX_WORLD];
-    uint32_t missing = ((1u << PAR_WORLD(c)) - 1u) & ~(1u << c->rank);
+    (void)c;
+    return PAR_PAIR ? p == 1 : p < PAR_WORLD(c) && (peers >> p & 1u);
+}
+
+/* Read a vec at an offset from these peers into part[]. */
+PAR_DEV void par_poll(const par_call *c, uint64_t offset, uint32_t peers, par_vec part[PAR_MAX_WORLD])
+{
     PAR_UNROLL
     for (uint32_t p = 0; p < PAR_MAX_WORLD; p++)
-        from[p] = p < PAR_WORLD(c) ? par_from(c, p, offset) : 0;
+        if (par_is_peer(c, p, peers))
+            part[p] = par_ld4(par_from(c, par_peer(c, p), offset));
+}
+
+/* After a first poll of all peers: poll on until all are there. 0 if it gave up. */
+PAR_DEV int par_settle(const par_call *c, uint64_t offset, par_vec part[PAR_MAX_WORLD], par_wait *w)
+{
+    uint32_t missing = par_peers(c), spins = 0;
     for (;;) {
-        uint32_t late = 0;
-        PAR_UNROLL
-        for (uint32_t p = 0; p < PAR_MAX_WORLD; p++)
-            if (p < PAR_WORLD(c) && (missing >> p & 1u))
-                part[p] = par_ld4(from[p]);
+        uint32_t late = 0, left = 0;
         PAR_UNROLL
         for (uint32_t p = 0; p < PAR_MAX_WORLD; p++) {
-            if (p < PAR_WORLD(c) && (missing >> p & 1u)) {
-                if (par_arrived(part[p]))
-                    missing &= ~(1u << p);
-                else
-                    late = p;
+            if (par_is_peer(c, p, missing) && !par_arrived(part[p])) {
+                late = par_peer(c, p);
+                left |= 1u << late;
             }
         }
+        missing = left;
         if (!missing)
             return 1;
-        if (par_give_up(c, w, late, PAR_EMPTY))
+        if (par_give_up(c, w, &spins, late, PAR_EMPTY))
             return 0;
+        par_poll(c, offset, missing, part);
     }
+}
+
+/* The sum of mine and what came from the peers. Of two terms the order makes no bit of difference: NaNs have one
+ * pattern, and zeros of both signs add to the same. */
+PAR_DEV par_vec par_total(const par_call *c, par_vec own, par_vec part[PAR_MAX_WORLD], int dtype)
+{
+    PAR_UNROLL
+    for (uint32_t p = 0; p < PAR_MAX_WORLD; p++)
+        part[p] = par_either(PAR_PAIR ? p == 0 : p == c->rank, own, part[p]); /* part[rank] = own goes through memory */
+    return par_sum(part, PAR_WORLD(c), dtype);
 }
 
 /* --- moving ------------------------------------------------------------------------------------------------------- */
@@ -371,8 +385,7 @@ PAR_DEV par_team par_my_team(const par_call *c)
 
 /* A message part as the protocols see it: `count` vecs from vec `first` of the message, staged at a slot of the box. */
 typedef struct {
-    uint64_t first;
-    uint32_t count;
+    uint32_t first, count;
     uint64_t slot; /* offset in a box, in words: the scatter area; the gather area is gather_words behind */
 } par_piece;
 
@@ -404,8 +417,8 @@ PAR_DEV void par_send_all(const par_call *c, const par_piece *m, int dtype)
     }
 }
 
-/* Two-shot: of my input, each peer's part to that peer. */
-PAR_DEV void par_scatter(const par_call *c, const par_piece *m, int dtype)
+/* Two-shot: of my input, each peer's part to that peer. early: null, or this thread's first vec. */
+PAR_DEV void par_scatter(const par_call *c, const par_piece *m, const par_vec *early, int dtype)
 {
     const par_team t = par_my_team(c);
     for (uint32_t peer = t.team + 1; peer < PAR_WORLD(c); peer += t.teams) {
@@ -415,12 +428,14 @@ PAR_DEV void par_scatter(const par_call *c, const par_piece *m, int dtype)
             par_vec v[PAR_BATCH];
             PAR_UNROLL
             for (uint32_t k = 0; k < PAR_BATCH; k++)
-                if (i + k * t.size < part.count)
+                if (early && k == 0 && peer == t.team + 1 && i == t.member)
+                    v[k] = *early;
+                else if (i + k * t.size < part.count)
                     v[k] = par_input(c, m->first + part.begin + i + k * t.size, dtype);
             PAR_UNROLL
             for (uint32_t k = 0; k < PAR_BATCH; k++)
                 if (i + k * t.size < part.count)
-                    par_st4(par_to(c, q, par_scatter_at(c, m, part, i + k * t.size)), par_clean(v[k], dtype));
+                    par_st4(par_to(c, peer, par_scatter_at(c, m, part, i + k * t.size)), par_clean(v[k], dtype));
         }
     }
 }
@@ -433,15 +448,14 @@ PAR_DEV void par_scatter(const par_call *c, const par_piece *m, int dtype)
 PAR_DEV int par_combine(const par_call *c, const par_piece *m, par_range part, int publish, int dtype, par_wait *w)
 {
     for (uint32_t i = par_thread(); i < part.count; i += c->workers) {
-        const uint64_t at = m->first + part.begin + i;
+        const uint32_t at = m->first + part.begin + i;
         const par_vec own = par_clean(par_input(c, at, dtype), dtype);
+        const uint64_t offset = par_scatter_at(c, m, part, i);
         par_vec v[PAR_MAX_WORLD], sum;
-        if (!par_receive_all(c, par_scatter_at(c, m, part, i), v, w))
+        par_poll(c, offset, par_peers(c), v);
+        if (!par_settle(c, offset, v, w))
             return 0;
-        PAR_UNROLL
-        for (uint32_t p = 0; p < PAR_MAX_WORLD; p++)
-            v[p] = par_either(p == c->rank, own, v[p]); /* v[rank] = own would put v into memory */
-        sum = par_sum(v, PAR_WORLD(c), dtype);
+        sum = par_total(c, own, v, dtype);
         if (publish)
             par_publish(c, par_gather_at(c, m, i), sum);
         par_output(c, at, sum, dtype);
@@ -466,8 +480,9 @@ PAR_DEV int par_gather(const par_call *c, const par_piece *m, int dtype, par_wai
             for (uint32_t k = 0; k < PAR_BATCH; k++) {
                 if (i + k * t.size < part.count) {
                     const uint32_t *from = par_from(c, p, par_gather_at(c, m, i + k * t.size));
+                    uint32_t spins = 0;
                     while (!par_arrived(v[k])) {
-                        if (par_give_up(c, w, p, PAR_EMPTY))
+                        if (par_give_up(c, w, &spins, p, PAR_EMPTY))
                             return 0;
                         v[k] = par_ld4(from);
                     }
@@ -483,20 +498,22 @@ enum { PAR_RESET = 1, PAR_STEP = 1, PAR_DONE = 2 }; /* what workers signal to th
 
 /* --- sentinel ----------------------------------------------------------------------------------------------------- */
 
-/* A lane's bookkeeping as read at entry; every thread reads it all, so nobody waits twice. */
+/* A lane's bookkeeping as read at entry, by every thread, so that nobody waits for another. */
 typedef struct { uint32_t epoch, stale; } par_turn; /* stale: extent of the slot that this call resets */
 
 PAR_DEV par_turn par_take_turn(const par_call *c)
 {
     const par_lane *lane = c->lane + par_block();
     par_turn t;
-    uint32_t extent[PAR_SLOTS];
     t.epoch = par_own_ld(&lane->epoch);
-    PAR_UNROLL
-    for (uint32_t s = 0; s < PAR_SLOTS; s++)
-        extent[s] = par_own_ld(&lane->extent[s]);
-    t.stale = (t.epoch & 2u) ? (t.epoch & 1u ? extent[1] : extent[0]) : (t.epoch & 1u ? extent[3] : extent[2]);
+    t.stale = par_own_ld(&lane->extent[(t.epoch - 2) % PAR_SLOTS]);
     return t;
+}
+
+/* What this rank resets: its outbox, or what rank p wrote into its inbox. */
+PAR_DEV uint32_t *par_mine(const par_call *c, uint32_t p, uint64_t offset)
+{
+    return c->box[c->rank] + offset + (c->transport == PAR_PUSH ? (uint64_t)p * c->sender_words : 0);
 }
 
 /* Empty `count` vecs. */
@@ -510,13 +527,8 @@ PAR_DEV void par_empty(uint32_t *at, uint32_t count, uint32_t member, uint32_t s
 /* Reset what a one-shot of `count` vecs wrote: my outbox, or my inbox from every peer. */
 PAR_DEV void par_reset_one_shot(const par_call *c, uint64_t slot, uint32_t count)
 {
-    if (c->transport != PAR_PUSH) {
-        par_empty(par_to(c, c->rank, slot), count, par_thread(), c->workers);
-    } else {
-        const par_team t = par_my_team(c);
-        for (uint32_t peer = t.team + 1; peer < PAR_WORLD(c); peer += t.teams)
-            par_empty(par_from(c, par_next(c, peer), slot), count, t.member, t.size);
-    }
+    for (uint32_t k = 1; k < PAR_WORLD(c) && k <= c->targets; k++)
+        par_empty(par_mine(c, par_next(c, k), slot), count, par_thread(), c->workers);
 }
 
 /* Reset what a two-shot of `count` vecs wrote: my outbox but for my own part and my results, or what every peer put
@@ -526,43 +538,77 @@ PAR_DEV void par_reset_two_shot(const par_call *c, uint64_t slot, uint32_t count
     const par_range mine = par_part(c, count, c->rank);
     if (c->transport != PAR_PUSH) {
         const uint32_t end = mine.begin + mine.count, me = par_thread();
-        par_empty(par_to(c, c->rank, slot), mine.begin, me, c->workers);
-        par_empty(par_to(c, c->rank, slot + 4ull * end), count - end, me, c->workers);
-        par_empty(par_to(c, c->rank, slot + c->gather_words), mine.count, me, c->workers);
+        par_empty(par_to(c, 1, slot), mine.begin, me, c->workers);
+        par_empty(par_to(c, 1, slot + 4ull * end), count - end, me, c->workers);
+        par_empty(par_to(c, 1, slot + c->gather_words), mine.count, me, c->workers);
     } else {
         const par_team t = par_my_team(c);
         for (uint32_t peer = t.team + 1; peer < PAR_WORLD(c); peer += t.teams) {
             const uint32_t p = par_next(c, peer);
-            par_empty(par_from(c, p, slot), mine.count, t.member, t.size);
-            par_empty(par_from(c, p, slot + c->gather_words), par_part(c, count, p).count, t.member, t.size);
+            par_empty(par_mine(c, p, slot), mine.count, t.member, t.size);
+            par_empty(par_mine(c, p, slot + c->gather_words), par_part(c, count, p).count, t.member, t.size);
         }
     }
 }
 
-/* What the workers do: send, reset, receive. */
-PAR_DEV void par_sentinel_work(const par_call *c, par_turn turn, uint32_t count, uint64_t first, int two, int dtype)
+/*
+ * What the workers of a one-shot do. A thread reads from its peers the vecs that it sends itself; `raw` is its first,
+ * as read at entry. Its next vec leaves before this one is waited for, so that a link is busy both ways. A read of host
+ * memory does not overtake the writes before it: so half of the lanes poll before they reset, half after.
+ */
+PAR_DEV void par_one_shot_work(const par_call *c, par_turn turn, par_share share, par_vec raw, int dtype)
 {
-    const par_piece m = {first, count, par_slot(c, turn.epoch)};
-    const uint64_t old = par_slot(c, turn.epoch - 2);
-    par_wait w = {0, 0, 0, 1, turn.epoch, 0};
-    if (c->delay_ns | c->jitter_ns)
+    const uint64_t slot = par_slot(c, turn.epoch), old = par_slot(c, turn.epoch - 2);
+    par_vec own = par_clean(raw, dtype), part[PAR_MAX_WORLD];
+    par_wait w = {0, 0, 1, turn.epoch, 0};
+    const uint32_t stale = turn.stale;
+    const int late = par_block() & 1u;
+    uint32_t i = par_thread();
+    if (c->dawdle)
         par_dawdle(c, turn.epoch);
-    if (two) {
-        int ok;
-        par_scatter(c, &m, dtype);
-        ok = par_combine(c, &m, par_part(c, count, c->rank), 1, dtype, &w);
-        par_reset_two_shot(c, old, turn.stale); /* while the results are on their way */
-        par_signal(PAR_RESET);
-        w.phase = 2;
-        if (ok)
-            par_gather(c, &m, dtype, &w);
-    } else {
-        const par_range all = {0, count};
-        par_send_all(c, &m, dtype);
-        par_reset_one_shot(c, old, turn.stale); /* while the peers' data is on its way */
-        par_signal(PAR_RESET);
-        par_combine(c, &m, all, 0, dtype, &w);
+    if (i < share.count)
+        par_publish(c, slot + 4ull * i, own);
+    if (!late)
+        par_reset_one_shot(c, old, stale);
+    if (i < share.count)
+        par_poll(c, slot + 4ull * i, par_peers(c), part);
+    if (late)
+        par_reset_one_shot(c, old, stale);
+    par_signal(PAR_RESET);
+    while (i < share.count) {
+        const uint32_t next = i + c->workers;
+        par_vec then = own;
+        if (next < share.count) {
+            then = par_clean(par_input(c, share.first + next, dtype), dtype);
+            par_publish(c, slot + 4ull * next, then);
+        }
+        if (!par_settle(c, slot + 4ull * i, part, &w))
+            break;
+        par_output(c, share.first + i, par_total(c, own, part, dtype), dtype);
+        i = next;
+        own = then;
+        if (i < share.count)
+            par_poll(c, slot + 4ull * i, par_peers(c), part);
     }
+    par_signal(PAR_DONE);
+}
+
+/* What the workers of a two-shot do: send, sum, reset, receive. */
+PAR_DEV void par_two_shot_work(const par_call *c, par_turn turn, par_share share, par_vec raw, int dtype)
+{
+    const par_piece m = {share.first, share.count, par_slot(c, turn.epoch)};
+    const uint64_t old = par_slot(c, turn.epoch - 2);
+    par_wait w = {0, 0, 1, turn.epoch, 0};
+    int ok;
+    if (c->dawdle)
+        par_dawdle(c, turn.epoch);
+    par_scatter(c, &m, &raw, dtype);
+    ok = par_combine(c, &m, par_part(c, share.count, c->rank), 1, dtype, &w);
+    par_reset_two_shot(c, old, turn.stale); /* while the results are on their way */
+    par_signal(PAR_RESET);
+    w.phase = 2;
+    if (ok)
+        par_gather(c, &m, dtype, &w);
     par_signal(PAR_DONE);
 }
 
@@ -668,9 +714,10 @@ PAR_DEV par_vec par_untag(const par_taken *t, uint32_t k)
 PAR_DEV int par_tagged_receive(const par_call *c, uint32_t p, const uint32_t *part, par_item item, par_taken *t,
                                uint32_t parity, par_wait *w)
 {
+    uint32_t spins = 0;
     par_tagged_load(c, part, item, t);
     while (!par_tagged_arrived(item, t, parity)) {
-        if (par_give_up(c, w, p, t->displaced))
+        if (par_give_up(c, w, &spins, p, t->displaced))
             return 0;
         par_tagged_load(c, part, item, t);
     }
@@ -678,7 +725,7 @@ PAR_DEV int par_tagged_receive(const par_call *c, uint32_t p, const uint32_t *pa
 }
 
 /* Vecs of my input that make an item, clean. */
-PAR_DEV void par_tagged_input(const par_call *c, uint64_t first, par_item item, par_vec v[PAR_ITEM_VECS], int dtype)
+PAR_DEV void par_tagged_input(const par_call *c, uint32_t first, par_item item, par_vec v[PAR_ITEM_VECS], int dtype)
 {
     PAR_UNROLL
     for (uint32_t k = 0; k < PAR_ITEM_VECS; k++)
@@ -690,17 +737,13 @@ PAR_DEV void par_tagged_input(const par_call *c, uint64_t first, par_item item, 
             v[k] = par_clean(v[k], dtype);
 }
 
-/* My input's part from vec `first` to a part of my box. */
-PAR_DEV void par_tagged_send(const par_call *c, uint32_t *part, uint64_t first, uint32_t vecs, uint32_t member,
-                             uint32_t size, uint32_t parity, int dtype)
+/* An item of my input to a part of my box that begins with vec `first` of the message. */
+PAR_DEV void par_tagged_send(const par_call *c, uint32_t *part, uint32_t first, par_item item, uint32_t parity,
+                             int dtype)
 {
-    const uint32_t items = par_items(vecs);
-    for (uint32_t q = member; q < items; q += size) {
-        const par_item item = par_item_at(vecs, q);
-        par_vec v[PAR_ITEM_VECS];
-        par_tagged_input(c, first, item, v, dtype);
-        par_tagged_store(c, part, item, v, parity);
-    }
+    par_vec v[PAR_ITEM_VECS];
+    par_tagged_input(c, first, item, v, dtype);
+    par_tagged_store(c, part, item, v, parity);
 }
 
 PAR_DEV void par_tagged_scatter(const par_call *c, const par_piece *m, uint32_t parity, int dtype)
@@ -709,64 +752,79 @@ PAR_DEV void par_tagged_scatter(const par_call *c, const par_piece *m, uint32_t 
     for (uint32_t peer = t.team + 1; peer < PAR_WORLD(c); peer += t.teams) {
         const uint32_t q = par_next(c, peer);
         const par_range part = par_part(c, m->count, q);
-        par_tagged_send(c, par_tagged_part(c, c->rank, m->slot, q), m->first + part.begin, part.count, t.member, t.size,
-                        parity, dtype);
+        const uint32_t items = par_items(part.count);
+        for (uint32_t index = t.member; index < items; index += t.size)
+            par_tagged_send(c, par_tagged_part(c, c->rank, m->slot, q), m->first + part.begin,
+                            par_item_at(part.count, index), parity, dtype);
     }
 }
 
-/* Read item `item` of part q from every peer; polls until all are there. 0 if it gave up. */
-PAR_DEV int par_tagged_receive_all(const par_call *c, uint64_t slot, uint32_t q, par_item item,
-                                   par_taken t[PAR_MAX_WORLD], uint32_t parity, par_wait *w)
+/* Read an item of part q from these peers. */
+PAR_DEV void par_tagged_poll(const par_call *c, uint64_t slot, uint32_t q, par_item item, uint32_t peers,
+                             par_taken t[PAR_MAX_WORLD])
 {
-    uint32_t missing = ((1u << PAR_WORLD(c)) - 1u) & ~(1u << c->rank);
+    PAR_UNROLL
+    for (uint32_t p = 0; p < PAR_MAX_WORLD; p++)
+        if (par_is_peer(c, p, peers))
+            par_tagged_load(c, par_tagged_part(c, par_peer(c, p), slot, q), item, &t[p]);
+}
+
+/* After a first poll of all peers: poll on until all are there. 0 if it gave up. */
+PAR_DEV int par_tagged_settle(const par_call *c, uint64_t slot, uint32_t q, par_item item, par_taken t[PAR_MAX_WORLD],
+                              uint32_t parity, par_wait *w)
+{
+    uint32_t missing = par_peers(c), spins = 0;
     for (;;) {
-        uint32_t late = 0;
-        PAR_UNROLL
-        for (uint32_t p = 0; p < PAR_MAX_WORLD; p++)
-            if (p < PAR_WORLD(c) && (missing >> p & 1u))
-                par_tagged_load(c, par_tagged_part(c, p, slot, q), item, &t[p]);
+        uint32_t late = 0, left = 0;
         PAR_UNROLL
         for (uint32_t p = 0; p < PAR_MAX_WORLD; p++) {
-            if (p < PAR_WORLD(c) && (missing >> p & 1u)) {
-                if (par_tagged_arrived(item, &t[p], parity))
-                    missing &= ~(1u << p);
-                else
-                    late = p;
+            if (par_is_peer(c, p, missing) && !par_tagged_arrived(item, &t[p], parity)) {
+                late = par_peer(c, p);
+                left |= 1u << late;
             }
         }
+        missing = left;
         if (!missing)
             return 1;
-        if (par_give_up(c, w, late, 0))
+        if (par_give_up(c, w, &spins, late, 0))
             return 0;
+        par_tagged_poll(c, slot, q, item, missing, t);
     }
 }
 
-/* As par_combine(): sum part q, which is mine (two-shot) or the whole (one-shot, 0), store and publish. */
-PAR_DEV int par_tagged_combine(const par_call *c, const par_piece *m, par_range part, uint32_t q, int publish,
-                               uint32_t parity, int dtype, par_wait *w)
+/* Add what came from the peers to an item of mine. */
+PAR_DEV void par_tagged_total(const par_call *c, par_vec own[PAR_ITEM_VECS], par_item item,
+                              const par_taken t[PAR_MAX_WORLD], int dtype)
+{
+    PAR_UNROLL
+    for (uint32_t k = 0; k < PAR_ITEM_VECS; k++) {
+        if (k < item.count) {
+            par_vec v[PAR_MAX_WORLD];
+            PAR_UNROLL
+            for (uint32_t p = 0; p < PAR_MAX_WORLD; p++)
+                if (p < PAR_WORLD(c))
+                    v[p] = par_untag(&t[p], k);
+            own[k] = par_total(c, own[k], v, dtype);
+        }
+    }
+}
+
+/* As par_combine(): sum my part, store and publish. */
+PAR_DEV int par_tagged_combine(const par_call *c, const par_piece *m, par_range part, uint32_t parity, int dtype,
+                               par_wait *w)
 {
     const uint32_t items = par_items(part.count);
     for (uint32_t index = par_thread(); index < items; index += c->workers) {
         const par_item item = par_item_at(part.count, index);
-        const uint64_t first = m->first + part.begin;
+        const uint32_t first = m->first + part.begin;
         par_taken t[PAR_MAX_WORLD];
         par_vec own[PAR_ITEM_VECS];
+        par_tagged_poll(c, m->slot, c->rank, item, par_peers(c), t);
         par_tagged_input(c, first, item, own, dtype);
-        if (!par_tagged_receive_all(c, m->slot, q, item, t, parity, w))
+        if (!par_tagged_settle(c, m->slot, c->rank, item, t, parity, w))
             return 0;
-        PAR_UNROLL
-        for (uint32_t k = 0; k < PAR_ITEM_VECS; k++) {
-            if (k < item.count) {
-                par_vec v[PAR_MAX_WORLD];
-                PAR_UNROLL
-                for (uint32_t p = 0; p < PAR_MAX_WORLD; p++)
-                    if (p < PAR_WORLD(c))
-                        v[p] = par_either(p == c->rank, own[k], par_untag(&t[p], k));
-                own[k] = par_sum(v, PAR_WORLD(c), dtype);
-            }
-        }
-        if (publish)
-            par_tagged_store(c, par_tagged_results(c, c->rank, m->slot), item, own, parity);
+        par_tagged_total(c, own, item, t, dtype);
+        par_tagged_store(c, par_tagged_results(c, c->rank, m->slot), item, own, parity);
         PAR_UNROLL
         for (uint32_t k = 0; k < PAR_ITEM_VECS; k++)
             if (k < item.count)
@@ -816,28 +874,56 @@ PAR_DEV void par_tagged_reset(const par_call *c, uint64_t slot, uint32_t count, 
     }
 }
 
-/* What the workers do: send, receive; and now and then reset. */
-PAR_DEV void par_tagged_work(const par_call *c, par_turn turn, uint32_t count, uint64_t first, int two, int dtype)
+#define PAR_AHEAD 3u /* items that a thread sends ahead of the one it waits for: a link is busy both ways */
+
+/* One-shot: the message is one part, 0. */
+PAR_DEV int par_tagged_exchange(const par_call *c, const par_piece *m, uint32_t parity, int dtype, par_wait *w)
 {
-    const par_piece m = {first, count, par_slot(c, turn.epoch)};
-    const par_range all = {0, count};
-    const uint32_t parity = par_parity(turn.epoch);
-    par_wait w = {0, 0, 0, 1, turn.epoch, 0};
-    int ok;
-    if (c->delay_ns | c->jitter_ns)
+    uint32_t *mine = par_tagged_part(c, c->rank, m->slot, 0);
+    const uint32_t items = par_items(m->count), ahead = PAR_AHEAD * c->workers;
+    for (uint32_t index = par_thread(); index < items; index += c->workers) {
+        const par_item item = par_item_at(m->count, index);
+        par_taken t[PAR_MAX_WORLD];
+        par_vec own[PAR_ITEM_VECS];
+        par_tagged_poll(c, m->slot, 0, item, par_peers(c), t);
+        if (index + ahead < items)
+            par_tagged_send(c, mine, m->first, par_item_at(m->count, index + ahead), parity, dtype);
+        par_tagged_input(c, m->first, item, own, dtype);
+        if (!par_tagged_settle(c, m->slot, 0, item, t, parity, w))
+            return 0;
+        par_tagged_total(c, own, item, t, dtype);
+        PAR_UNROLL
+        for (uint32_t k = 0; k < PAR_ITEM_VECS; k++)
+            if (k < item.count)
+                par_output(c, m->first + item.first + k * PAR_STRIPE, own[k], dtype);
+    }
+    return 1;
+}
+
+/* What the workers do: send, receive; and now and then reset. */
+PAR_DEV void par_tagged_work(const par_call *c, par_turn turn, par_share share, int two, int dtype)
+{
+    const par_piece m = {share.first, share.count, par_slot(c, turn.epoch)};
+    const uint32_t parity = par_parity(turn.epoch), items = par_items(share.count);
+    par_wait w = {0, 0, 1, turn.epoch, 0};
+    if (c->dawdle)
         par_dawdle(c, turn.epoch);
-    if (two)
+    if (two) {
         par_tagged_scatter(c, &m, parity, dtype);
-    else
-        par_tagged_send(c, par_tagged_part(c, c->rank, m.slot, 0), first, count, par_thread(), c->workers, parity,
-                        dtype);
+    } else {
+        for (uint32_t index = par_thread(); index < items && index < PAR_AHEAD * c->workers; index += c->workers)
+            par_tagged_send(c, par_tagged_part(c, c->rank, m.slot, 0), m.first, par_item_at(m.count, index), parity,
+                            dtype);
+    }
     if (turn.stale & PAR_MIXED)
         par_tagged_reset(c, par_slot(c, turn.epoch - 2), turn.stale & ~PAR_MIXED, two);
     par_signal(PAR_RESET);
-    ok = par_tagged_combine(c, &m, two ? par_part(c, count, c->rank) : all, two ? c->rank : 0, two, parity, dtype, &w);
-    w.phase = 2;
-    if (two && ok)
+    if (!two) {
+        par_tagged_exchange(c, &m, parity, dtype, &w);
+    } else if (par_tagged_combine(c, &m, par_part(c, m.count, c->rank), parity, dtype, &w)) {
+        w.phase = 2;
         par_tagged_gather(c, &m, parity, dtype, &w);
+    }
     par_signal(PAR_DONE);
 }
 
@@ -877,17 +963,38 @@ PAR_DEV void par_sentinel_keep(const par_call *c, par_turn turn, uint32_t count,
         par_own_st(c->busy + par_block(), 0);
 }
 
+/* The vec of the input that a thread sends first. Read before the lane's turn is, so that both are on their way. */
+PAR_DEV par_vec par_first_sent(const par_call *c, par_share share, int dtype)
+{
+    const par_vec none = {{0, 0, 0, 0}};
+    return par_thread() < share.count ? par_input(c, share.first + par_thread(), dtype) : none;
+}
+
+PAR_DEV par_vec par_first_scattered(const par_call *c, par_share share, int dtype)
+{
+    const par_vec none = {{0, 0, 0, 0}};
+    const par_team t = par_my_team(c);
+    const par_range part = par_part(c, share.count, par_next(c, t.team + 1));
+    const int mine = t.team + 1 < PAR_WORLD(c) && t.member < part.count;
+    return mine ? par_input(c, share.first + part.begin + t.member, dtype) : none;
+}
+
 /* One-shot and two-shot with validity in the data. `two` and `tagged` are constant in kernels. */
 PAR_DEV void par_sentinel(const par_call *c, int two, int tagged, int dtype)
 {
-    const par_turn turn = par_take_turn(c);
+    const par_vec none = {{0, 0, 0, 0}};
     const par_share share = par_lane_share(c);
+    const par_vec raw = tagged || !par_is_worker(c) ? none : two ? par_first_scattered(c, share, dtype)
+                                                                 : par_first_sent(c, share, dtype);
+    const par_turn turn = par_take_turn(c);
     if (!par_is_worker(c))
         par_sentinel_keep(c, turn, share.count, tagged);
     else if (tagged)
-        par_tagged_work(c, turn, share.count, share.first, two, dtype);
+        par_tagged_work(c, turn, share, two, dtype);
+    else if (two)
+        par_two_shot_work(c, turn, share, raw, dtype);
     else
-        par_sentinel_work(c, turn, share.count, share.first, two, dtype);
+        par_one_shot_work(c, turn, share, raw, dtype);
 }
 
 /* --- chunked ------------------------------------------------------------------------------------------------------ */
@@ -917,10 +1024,10 @@ PAR_DEV int par_await(const par_call *c, uint32_t steps, par_wait *w)
 {
     for (uint32_t p = par_thread(); p < PAR_WORLD(c); p += c->workers) {
         const uint32_t *flag = par_flag(c, p, c->rank);
-        uint32_t seen;
+        uint32_t seen, spins = 0;
         w->epoch = w->expected = steps;
         while (p != c->rank && (int32_t)((seen = par_ld_acquire(flag)) - steps) < 0)
-            if (par_give_up(c, w, p, seen))
+            if (par_give_up(c, w, &spins, p, seen))
                 return 0;
     }
     return 1;
@@ -945,7 +1052,7 @@ PAR_DEV int par_step(const par_call *c, par_share share, uint32_t tiles, uint32_
     if (worker && i < tiles) {
         const par_piece m = par_tile(c, share, i, s);
         if (two)
-            par_scatter(c, &m, dtype);
+            par_scatter(c, &m, 0, dtype);
         else
             par_send_all(c, &m, dtype);
     }
@@ -973,10 +1080,10 @@ PAR_DEV void par_chunked(const par_call *c, int two, int dtype)
     const par_share share = par_lane_share(c);
     const uint32_t tiles = (share.count + c->tile - 1) / c->tile, steps = tiles + (two ? 2 : 1);
     const par_entry entry = par_enter(c);
-    par_wait w = {0, 0, 0, 0, first, 0};
+    par_wait w = {0, 0, 0, first, 0};
     int ok = 1;
 
-    if (par_is_worker(c) && (c->delay_ns | c->jitter_ns))
+    if (par_is_worker(c) && c->dawdle)
         par_dawdle(c, first);
     for (uint32_t i = 0; i < steps; i++) {
         const uint32_t s = first + i;

@@ -77,13 +77,10 @@ static void fill_call(const struct par_comm *comm, par_call *call, const par_pla
 {
     *call = comm->call[plan->algorithm];
     par_call_plan(call, comm->geometry, plan);
-    call->in = in;
-    call->out = out;
-    call->bytes = bytes;
-    call->vector_in = (uintptr_t)in % 16 == 0;
-    call->vector_out = (uintptr_t)out % 16 == 0;
+    par_call_message(call, in, out, bytes);
     call->delay_ns = comm->debug[PAR_DEBUG_DELAY_NS];
     call->jitter_ns = comm->debug[PAR_DEBUG_JITTER_NS];
+    call->dawdle = call->delay_ns || call->jitter_ns;
 }
 
 static int launch_on(const par_launch *launch, unsigned ranks, const par_plan *plan, par_dtype dtype, int world,
@@ -93,7 +90,7 @@ static int launch_on(const par_launch *launch, unsigned ranks, const par_plan *p
     void *arguments[1];
     cudaError_t error;
     memcpy(&arguments[0], &launch, sizeof launch); /* the runtime takes a pointer to non-const */
-    error = cudaLaunchKernel(par_kernel(plan->algorithm, (int)dtype, world), grid, block, arguments, 0, stream);
+    error = cudaLaunchKernel(par_kernel(plan->algorithm, (int)dtype, world, ranks), grid, block, arguments, 0, stream);
     return error == cudaSuccess ? PAR_OK : par_cuda_error(error, "cudaLaunchKernel");
 }
 

@@ -154,6 +154,8 @@ static void add_memory(void)
                 R.base[q][a].flag[r] = flag;
             }
         }
+        for (int r = 0; r < world; r++)
+            par_call_routes(&R.base[r][a], R.geometry, a);
     }
 }
 
@@ -235,11 +237,6 @@ static void body(const void *argument)
         (par_is_two_shot(a) ? p->sentinel_two_shot : p->sentinel_one_shot)(c, dtype);
 }
 
-static int is_aligned(const void *p)
-{
-    return (uintptr_t)p % 16 == 0;
-}
-
 static void launch(int rank)
 {
     const uint32_t n = R.at[rank]++;
@@ -254,11 +251,8 @@ static void launch(int rank)
         *c = R.base[rank][plan.algorithm];
         par_call_plan(c, R.geometry, &plan);
         c->delay_ns = rank == R.s->fault_rank ? R.s->delay : 0;
-        c->in = in;
-        c->out = out;
-        c->bytes = k->bytes;
-        c->vector_in = (uint32_t)is_aligned(in);
-        c->vector_out = (uint32_t)is_aligned(out);
+        c->dawdle = c->delay_ns != 0;
+        par_call_message(c, in, out, k->bytes);
         memset(R.out[rank], 0xab, sizeof R.out[rank]);
         fill(R.s, rank, n, in, k->bytes);
         if (plan.lanes > R.used[plan.algorithm])

@@ -107,17 +107,17 @@ def for_library(entries, numbers):
 
 
 def sentinel_bytes(entries, world):
-    """How large libpar.so must make its boxes for these. A one-shot fills them world / 2 times as fast, a two-shot that
-    pushes a quarter as fast (kernels/layout.c); what is chunked or pulled has boxes of one size."""
+    """How large libpar.so must make its boxes for these. A one-shot fills them world / 2 times as fast, a push in two
+    shots or between two ranks a quarter as fast (kernels/layout.c); what is chunked or pulled has boxes of one size."""
     return max([64 * KIB] + [_box_bytes(*e.algorithm.split("-", 1), e.max_bytes, world) for e in entries])
 
 
 def _box_bytes(transport_, shape="", bytes_=0, world=2):
     if shape not in _BOUNDED or transport_ == "pull":
         return 0
-    if shape.startswith("one-shot"):
-        return (bytes_ * world + 1) // 2
-    return bytes_ if transport_ == "host" else (bytes_ + 3) // 4
+    one = shape.startswith("one-shot")
+    needed = (bytes_ * world + 1) // 2 if one else bytes_
+    return (needed + 3) // 4 if transport_ == "push" and (world == 2 or not one) else needed
 
 
 def digest(entries):
