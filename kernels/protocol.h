@@ -255,41 +255,36 @@ PAR_COLD void par_dawdle(const par_call *c, uint32_t epoch)
 }
 
 /*
- * The housekeeper at entry: is the lane free, is the communicator alive? Only lane 0 looks into host memory; what it
- * finds it tells the others through the rank's own word, which they read at entry, and at a look while they wait. The
- * workers do not wait for the answer: what they send meanwhile goes to memory that is still mapped.
+ * The housekeeper at entry: is the lane free, is the communicator alive? A look into host memory takes longer than a
+ * short call, and a fence waits for it, so at entry, too, one thread of a rank looks there once in a millisecond or two;
+ * the others read what it found in the rank's own word. Nobody depends on it: who waits for a rank that has aborted
+ * looks. The workers do not wait for the answer: what they send meanwhile goes to memory that is still mapped.
  */
-typedef struct { uint32_t busy, dead; par_vec abort[2]; } par_entry;
+typedef struct { uint32_t busy, dead, look; } par_entry;
 
 PAR_DEV par_entry par_enter(const par_call *c)
 {
-    par_entry e = {0, 0, {{{0, 0, 0, 0}}, {{0, 0, 0, 0}}}};
+    par_entry e = {0, 0, 0};
     if (!par_is_keeper(c))
         return e;
     e.busy = par_own_exchange(c->busy + par_block(), 1);
     e.dead = par_ld(c->claim + PAR_CLAIM_DEAD);
-    if (par_block() == 0) {
-        e.abort[0] = par_ld4(c->abort_word);
-        if (PAR_WORLD(c) > 4)
-            e.abort[1] = par_ld4(c->abort_word + 4);
-    }
+    e.look = par_ld(c->claim + PAR_CLAIM_LOOK);
     return e;
 }
 
 PAR_DEV void par_check_entry(const par_call *c, const par_entry *e, uint32_t epoch)
 {
     par_wait w = {0, 0, 0, epoch, 0};
-    uint32_t any = 0;
-    PAR_UNROLL
-    for (int i = 0; i < 4; i++)
-        any |= e->abort[0].w[i] | e->abort[1].w[i];
     if (e->dead) {
         if (c->trap)
             par_trap();
     } else if (e->busy) {
         par_fail(c, &w, (uint32_t)-PAR_ERR_OVERLAP, c->rank, 1, 0);
-    } else if (any) {
-        par_aborted(c, &w, 0, 0);
+    } else if (par_block() == 0) {
+        const uint64_t now = par_clock_ns();
+        if (e->look != (uint32_t)(now >> 20))
+            par_is_over(c, &w, 0, now, 0);
     }
 }
 
@@ -494,7 +489,7 @@ PAR_DEV int par_gather(const par_call *c, const par_piece *m, int dtype, par_wai
     return 1;
 }
 
-enum { PAR_RESET = 1, PAR_STEP = 1, PAR_DONE = 2 }; /* what workers signal to the housekeeper */
+enum { PAR_SENT = 1, PAR_RESET = 1, PAR_STEP = 1, PAR_DONE = 2 }; /* what workers signal to the housekeeper */
 
 /* --- sentinel ----------------------------------------------------------------------------------------------------- */
 
@@ -524,11 +519,12 @@ PAR_DEV void par_empty(uint32_t *at, uint32_t count, uint32_t member, uint32_t s
         par_st4(at + 4ull * i, empty);
 }
 
-/* Reset what a one-shot of `count` vecs wrote: my outbox, or my inbox from every peer. */
+/* Reset what a one-shot of `count` vecs wrote: my outbox, or my inbox from every peer. The housekeeper's warp does. */
 PAR_DEV void par_reset_one_shot(const par_call *c, uint64_t slot, uint32_t count)
 {
+    const uint32_t member = par_thread() - c->workers, size = par_threads() - c->workers;
     for (uint32_t k = 1; k < PAR_WORLD(c) && k <= c->targets; k++)
-        par_empty(par_mine(c, par_next(c, k), slot), count, par_thread(), c->workers);
+        par_empty(par_mine(c, par_next(c, k), slot), count, member, size);
 }
 
 /* Reset what a two-shot of `count` vecs wrote: my outbox but for my own part and my results, or what every peer put
@@ -553,28 +549,22 @@ PAR_DEV void par_reset_two_shot(const par_call *c, uint64_t slot, uint32_t count
 
 /*
  * What the workers of a one-shot do. A thread reads from its peers the vecs that it sends itself; `raw` is its first,
- * as read at entry. Its next vec leaves before this one is waited for, so that a link is busy both ways. A read of host
- * memory does not overtake the writes before it: so half of the lanes poll before they reset, half after.
+ * as read at entry. Its next vec leaves before this one is waited for, so that a link is busy both ways.
  */
-PAR_DEV void par_one_shot_work(const par_call *c, par_turn turn, par_share share, par_vec raw, int dtype)
+PAR_DEV void par_one_shot_work(const par_call *c, uint32_t epoch, par_share share, par_vec raw, int dtype)
 {
-    const uint64_t slot = par_slot(c, turn.epoch), old = par_slot(c, turn.epoch - 2);
+    const uint64_t slot = par_slot(c, epoch);
     par_vec own = par_clean(raw, dtype), part[PAR_MAX_WORLD];
-    par_wait w = {0, 0, 1, turn.epoch, 0};
-    const uint32_t stale = turn.stale;
-    const int late = par_block() & 1u;
+    par_wait w = {0, 0, 1, epoch, 0};
     uint32_t i = par_thread();
     if (c->dawdle)
-        par_dawdle(c, turn.epoch);
-    if (i < share.count)
+        par_dawdle(c, epoch);
+    if (i < share.count) {
         par_publish(c, slot + 4ull * i, own);
-    if (!late)
-        par_reset_one_shot(c, old, stale);
-    if (i < share.count)
         par_poll(c, slot + 4ull * i, par_peers(c), part);
-    if (late)
-        par_reset_one_shot(c, old, stale);
-    par_signal(PAR_RESET);
+    }
+    if (c->transport != PAR_PUSH)
+        par_signal(PAR_SENT);
     while (i < share.count) {
         const uint32_t next = i + c->workers;
         par_vec then = own;
@@ -943,11 +933,38 @@ PAR_DEV void par_tagged_remember(par_lane *lane, par_turn turn, uint32_t count)
 
 /* --- plain and tagged --------------------------------------------------------------------------------------------- */
 
-/* What the housekeeper's warp does meanwhile. */
-PAR_DEV void par_sentinel_keep(const par_call *c, par_turn turn, uint32_t count, int tagged)
+/*
+ * What the housekeeper's warp does meanwhile in a one-shot: all of it resets, and every thread fences what it has reset.
+ * Through the host the resets share a link with the words, so those go first. Workers may not yet have read the epoch, so
+ * it moves on when they are done.
+ */
+PAR_DEV void par_one_shot_keep(const par_call *c, uint32_t count)
 {
     par_lane *lane = c->lane + par_block();
+    const par_turn turn = par_take_turn(c);
     const par_entry entry = par_enter(c);
+    if (c->transport != PAR_PUSH)
+        par_wait_signals(PAR_SENT);
+    par_reset_one_shot(c, par_slot(c, turn.epoch - 2), turn.stale);
+    par_fence(); /* my resets, before anything of the next call */
+    if (par_is_keeper(c))
+        par_check_entry(c, &entry, turn.epoch);
+    par_wait_signals(PAR_DONE);
+    if (par_is_keeper(c)) {
+        par_own_st(&lane->extent[turn.epoch % PAR_SLOTS], count);
+        par_own_st(&lane->epoch, turn.epoch + 1);
+        par_own_st(c->busy + par_block(), 0);
+    }
+}
+
+/* What it does in the others. */
+PAR_DEV void par_sentinel_keep(const par_call *c, uint32_t count, int tagged)
+{
+    par_lane *lane = c->lane + par_block();
+    par_turn turn = {par_own_ld(&lane->epoch), 0};
+    const par_entry entry = par_enter(c);
+    if (tagged)
+        turn.stale = par_own_ld(&lane->extent[(turn.epoch - 2) % PAR_SLOTS]);
     par_wait_signals(PAR_RESET);
     if (par_is_keeper(c)) {
         par_fence(); /* the resets, before anything of the next call */
@@ -984,17 +1001,22 @@ PAR_DEV void par_sentinel(const par_call *c, int two, int tagged, int dtype)
 {
     const par_vec none = {{0, 0, 0, 0}};
     const par_share share = par_lane_share(c);
-    const par_vec raw = tagged || !par_is_worker(c) ? none : two ? par_first_scattered(c, share, dtype)
-                                                                 : par_first_sent(c, share, dtype);
-    const par_turn turn = par_take_turn(c);
-    if (!par_is_worker(c))
-        par_sentinel_keep(c, turn, share.count, tagged);
-    else if (tagged)
-        par_tagged_work(c, turn, share, two, dtype);
-    else if (two)
-        par_two_shot_work(c, turn, share, raw, dtype);
-    else
-        par_one_shot_work(c, turn, share, raw, dtype);
+    if (!par_is_worker(c)) {
+        if (two || tagged)
+            par_sentinel_keep(c, share.count, tagged);
+        else
+            par_one_shot_keep(c, share.count);
+    } else if (two || tagged) {
+        const par_vec raw = tagged ? none : par_first_scattered(c, share, dtype);
+        const par_turn turn = par_take_turn(c);
+        if (tagged)
+            par_tagged_work(c, turn, share, two, dtype);
+        else
+            par_two_shot_work(c, turn, share, raw, dtype);
+    } else {
+        const par_vec raw = par_first_sent(c, share, dtype);
+        par_one_shot_work(c, par_own_ld(&c->lane[par_block()].epoch), share, raw, dtype);
+    }
 }
 
 /* --- chunked ------------------------------------------------------------------------------------------------------ */
