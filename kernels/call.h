@@ -73,28 +73,37 @@ enum {
 };
 
 /*
- * Arguments of a kernel for one rank. Pointers are valid where the kernel runs. What every thread needs before its
- * first word leaves comes first, close together: each line that a kernel reads costs a miss of the constant cache.
+ * Arguments of a kernel for one rank. Pointers are valid where the kernel runs. Each line that a kernel reads costs a
+ * miss of the constant cache, one after the other: what every thread needs before its first word leaves comes first
+ * (the kernel's arguments begin 16 bytes into a line of 64), then what a short call needs to its end, then the rest.
  */
 typedef struct {
     const void *in;
-    void *out;
     par_lane *lane;                /* own bookkeeping of this algorithm */
-    uint32_t whole_in, whole_out;  /* vecs of in and out that one access moves: all but a tail, none if misaligned */
+    uint64_t bytes;                /* of the message */
     uint32_t share, longer;        /* vecs of a lane; so many first lanes have one more */
     uint32_t workers;              /* threads 0..workers-1 move data, thread `workers` keeps house, others idle */
+    uint32_t whole_in;             /* vecs of in that one access moves: all but a tail, none if misaligned */
     uint32_t dawdle;               /* tests: delay_ns or jitter_ns is set */
-    uint32_t rank, world;
-    uint32_t lane_words, slot_words, gather_words, sender_words; /* strides and offset in a box, in 32-bit words */
-    uint32_t *to[PAR_MAX_WORLD - 1]; /* [k - 1]: where words for the k-th rank after this go, for offset 0 of a box */
-    uint32_t targets;                /* so many of these are different: all (push), or one, the outbox */
+    uint32_t rank;
+
+    uint32_t lane_words, slot_words; /* strides in a box, in 32-bit words */
+    uint32_t targets;                /* so many of to[] are different: all (push), or one, the outbox */
     uint32_t transport;              /* par_transport: which box a word goes to and comes from */
+    uint32_t *to[PAR_MAX_WORLD - 1]; /* [k - 1]: where words for the k-th rank after this go, for offset 0 of a box */
+    const uint32_t *after;           /* from[] of the rank after this: of two ranks, the other one */
+    void *out;
+    uint32_t whole_out;              /* as whole_in */
+    uint32_t world;
+    uint32_t *busy;                  /* own memory, one word per lane, shared by all algorithms */
+    uint32_t *claim;                 /* own memory: PAR_CLAIM_WORDS, shared by all algorithms */
+    uint32_t *mine[PAR_MAX_WORLD - 1]; /* [k - 1]: what this rank resets: what the k-th after it wrote, or its outbox */
     const uint32_t *from[PAR_MAX_WORLD]; /* [p]: where words of rank p are, for offset 0 of a box */
-    uint64_t bytes;                  /* of the message */
+    uint32_t gather_words;           /* offset in a box */
+
+    uint32_t tagged;               /* words carry tags */
     uint32_t *box[PAR_MAX_WORLD];  /* rank p's box of this algorithm */
     uint32_t *flag[PAR_MAX_WORLD]; /* rank p's flags of this algorithm (chunked): [lane][rank] of PAR_FLAG_WORDS */
-    uint32_t *busy;                /* own memory, one word per lane, shared by all algorithms */
-    uint32_t *claim;               /* own memory: PAR_CLAIM_WORDS, shared by all algorithms */
     uint32_t *abort_word;          /* host memory, seen by all ranks: [rank] set by that rank; 32-byte aligned */
     uint32_t *failed;              /* host memory: own note of the failure */
     uint32_t *late;                /* host memory: own note of a wait that is long but not over */
@@ -106,7 +115,6 @@ typedef struct {
     uint32_t trap;                 /* engine mode */
     uint32_t lanes;                /* blocks of this rank */
     uint32_t tile;                 /* chunked: vecs per step */
-    uint32_t tagged;               /* words carry tags */
     uint32_t part_words, tag_words;/* tagged: words of a part in a box, and where in it the displaced bits are */
     uint32_t world_inverse;        /* par_inverse(world) */
     uint32_t team, teams;          /* workers per team, one team per peer; see par_my_team() */

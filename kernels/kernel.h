@@ -18,8 +18,9 @@
 #define PAR_CALL(argument) (&(argument).call[blockIdx.y])
 #endif
 
+/* One block a multiprocessor is what a call needs; asked for no more, the compiler spills no registers. */
 #define PAR_KERNEL(protocol, suffix, dtype, workers)                                                              \
-    extern "C" __global__ void __launch_bounds__((workers) + PAR_KEEPER_THREADS)                                  \
+    extern "C" __global__ void __launch_bounds__((workers) + PAR_KEEPER_THREADS, 1)                               \
         par_kernel_##protocol##_##suffix(const __grid_constant__ PAR_ARGUMENT argument)                           \
     {                                                                                                             \
         par_##protocol(PAR_CALL(argument), dtype);                                                                \

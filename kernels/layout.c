@@ -189,8 +189,12 @@ void par_call_routes(par_call *call, const par_geometry *geometry, int algorithm
     call->targets = push ? call->world - 1 : 1;
     for (uint32_t p = 0; p < call->world; p++)
         call->from[p] = push ? call->box[me] + p * sender : call->box[p];
-    for (uint32_t k = 1; k < call->world; k++)
-        call->to[k - 1] = push ? call->box[(me + k) % call->world] + me * sender : call->box[me];
+    for (uint32_t k = 1; k < call->world; k++) {
+        const uint32_t p = (me + k) % call->world;
+        call->to[k - 1] = push ? call->box[p] + me * sender : call->box[me];
+        call->mine[k - 1] = call->box[me] + (push ? p * sender : 0);
+    }
+    call->after = call->from[(me + 1) % call->world];
 }
 
 void par_call_message(par_call *call, const void *in, void *out, uint64_t bytes)
@@ -217,7 +221,6 @@ void par_call_plan(par_call *call, const par_geometry *geometry, const par_plan 
     call->team_inverse = call->team > 1 ? par_inverse(call->team) : 0;
     call->lane_words = g->lane_words;
     call->slot_words = g->slot_words;
-    call->sender_words = g->sender_words;
     call->gather_words = g->gather_words;
     call->tagged = (uint32_t)par_is_tagged(plan->algorithm);
     call->part_words = g->part_words;

@@ -129,6 +129,12 @@ PAR_DEV void par_out_u16(void *p, uint32_t v) { *(volatile uint16_t *)p = (uint1
 /* Who am I, what time is it. */
 
 PAR_DEV uint32_t par_thread(void) { return threadIdx.x; }   /* thread in the block */
+PAR_DEV uint32_t par_thread_again(void)                     /* the same, which the compiler does not know */
+{
+    uint32_t i;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(i));
+    return i;
+}
 PAR_DEV uint32_t par_threads(void) { return blockDim.x; }   /* threads of the block */
 PAR_DEV uint32_t par_block(void) { return blockIdx.x; }     /* block = lane */
 PAR_DEV uint32_t par_blocks(void) { return gridDim.x; }     /* blocks of this rank */
@@ -171,6 +177,7 @@ void par_out4(void *p, par_vec v);
 void par_out_u32(void *p, uint32_t v);
 void par_out_u16(void *p, uint32_t v);
 uint32_t par_thread(void);
+#define par_thread_again par_thread
 uint32_t par_threads(void);
 uint32_t par_block(void);
 uint32_t par_blocks(void);

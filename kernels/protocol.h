@@ -78,7 +78,10 @@ PAR_DEV uint64_t par_slot(const par_call *c, uint32_t epoch)
 
 /* Where words for the k-th rank after this one go, and where words of rank p are, both for an offset in a box. */
 PAR_DEV uint32_t *par_to(const par_call *c, uint32_t k, uint64_t offset) { return c->to[k - 1] + offset; }
-PAR_DEV const uint32_t *par_from(const par_call *c, uint32_t p, uint64_t offset) { return c->from[p] + offset; }
+PAR_DEV const uint32_t *par_from(const par_call *c, uint32_t p, uint64_t offset)
+{
+    return (PAR_PAIR ? c->after : c->from[p]) + offset;
+}
 
 /* Rank after this one by k, so that ranks do not all begin with the same peer. */
 PAR_DEV uint32_t par_next(const par_call *c, uint32_t k)
@@ -256,9 +259,9 @@ PAR_COLD void par_dawdle(const par_call *c, uint32_t epoch)
 
 /*
  * The housekeeper at entry: is the lane free, is the communicator alive? A look into host memory takes longer than a
- * short call, and a fence waits for it, so at entry, too, one thread of a rank looks there once in a millisecond or two;
- * the others read what it found in the rank's own word. Nobody depends on it: who waits for a rank that has aborted
- * looks. The workers do not wait for the answer: what they send meanwhile goes to memory that is still mapped.
+ * short call, and a fence waits for it, so at entry, too, one thread of a rank looks there once in a millisecond or
+ * two; the others read what it found in the rank's own word. Nobody depends on it: who waits for a rank that has
+ * aborted looks. The workers do not wait for the answer: what they send meanwhile goes to memory that is still mapped.
  */
 typedef struct { uint32_t busy, dead, look; } par_entry;
 
@@ -505,11 +508,8 @@ PAR_DEV par_turn par_take_turn(const par_call *c)
     return t;
 }
 
-/* What this rank resets: its outbox, or what rank p wrote into its inbox. */
-PAR_DEV uint32_t *par_mine(const par_call *c, uint32_t p, uint64_t offset)
-{
-    return c->box[c->rank] + offset + (c->transport == PAR_PUSH ? (uint64_t)p * c->sender_words : 0);
-}
+/* What this rank resets: its outbox, or what the k-th rank after it wrote into its inbox. */
+PAR_DEV uint32_t *par_mine(const par_call *c, uint32_t k, uint64_t offset) { return c->mine[k - 1] + offset; }
 
 /* Empty `count` vecs. */
 PAR_DEV void par_empty(uint32_t *at, uint32_t count, uint32_t member, uint32_t size)
@@ -524,7 +524,7 @@ PAR_DEV void par_reset_one_shot(const par_call *c, uint64_t slot, uint32_t count
 {
     const uint32_t member = par_thread() - c->workers, size = par_threads() - c->workers;
     for (uint32_t k = 1; k < PAR_WORLD(c) && k <= c->targets; k++)
-        par_empty(par_mine(c, par_next(c, k), slot), count, member, size);
+        par_empty(par_mine(c, k, slot), count, member, size);
 }
 
 /* Reset what a two-shot of `count` vecs wrote: my outbox but for my own part and my results, or what every peer put
@@ -541,8 +541,8 @@ PAR_DEV void par_reset_two_shot(const par_call *c, uint64_t slot, uint32_t count
         const par_team t = par_my_team(c);
         for (uint32_t peer = t.team + 1; peer < PAR_WORLD(c); peer += t.teams) {
             const uint32_t p = par_next(c, peer);
-            par_empty(par_mine(c, p, slot), mine.count, t.member, t.size);
-            par_empty(par_mine(c, p, slot + c->gather_words), par_part(c, count, p).count, t.member, t.size);
+            par_empty(par_mine(c, peer, slot), mine.count, t.member, t.size);
+            par_empty(par_mine(c, peer, slot + c->gather_words), par_part(c, count, p).count, t.member, t.size);
         }
     }
 }
@@ -934,9 +934,9 @@ PAR_DEV void par_tagged_remember(par_lane *lane, par_turn turn, uint32_t count)
 /* --- plain and tagged --------------------------------------------------------------------------------------------- */
 
 /*
- * What the housekeeper's warp does meanwhile in a one-shot: all of it resets, and every thread fences what it has reset.
- * Through the host the resets share a link with the words, so those go first. Workers may not yet have read the epoch, so
- * it moves on when they are done.
+ * What the housekeeper's warp does meanwhile in a one-shot: all of it resets, and every thread fences what it has
+ * reset. Through the host the resets share a link with the words, so those go first. Workers may not yet have read the
+ * epoch, so it moves on when they are done.
  */
 PAR_DEV void par_one_shot_keep(const par_call *c, uint32_t count)
 {
@@ -1001,21 +1001,26 @@ PAR_DEV void par_sentinel(const par_call *c, int two, int tagged, int dtype)
 {
     const par_vec none = {{0, 0, 0, 0}};
     const par_share share = par_lane_share(c);
-    if (!par_is_worker(c)) {
+    /* Two questions, not one with two answers: then the workers' code comes first and in one piece. It is fetched anew
+     * by every launch. */
+    if (par_is_worker(c)) {
+        if (two || tagged) {
+            const par_vec raw = tagged ? none : par_first_scattered(c, share, dtype);
+            const par_turn turn = par_take_turn(c);
+            if (tagged)
+                par_tagged_work(c, turn, share, two, dtype);
+            else
+                par_two_shot_work(c, turn, share, raw, dtype);
+        } else {
+            const par_vec raw = par_first_sent(c, share, dtype);
+            par_one_shot_work(c, par_own_ld(&c->lane[par_block()].epoch), share, raw, dtype);
+        }
+    }
+    if (par_thread_again() >= c->workers) {
         if (two || tagged)
             par_sentinel_keep(c, share.count, tagged);
         else
             par_one_shot_keep(c, share.count);
-    } else if (two || tagged) {
-        const par_vec raw = tagged ? none : par_first_scattered(c, share, dtype);
-        const par_turn turn = par_take_turn(c);
-        if (tagged)
-            par_tagged_work(c, turn, share, two, dtype);
-        else
-            par_two_shot_work(c, turn, share, raw, dtype);
-    } else {
-        const par_vec raw = par_first_sent(c, share, dtype);
-        par_one_shot_work(c, par_own_ld(&c->lane[par_block()].epoch), share, raw, dtype);
     }
 }
 
