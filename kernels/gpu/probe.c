@@ -69,17 +69,22 @@ static int describe(probe *p, int i)
     return rc;
 }
 
+int probe_reaches(int *can, int a, int b)
+{
+    *can = 1;
+    return a == b ? CODE_OK : CUDA(cudaDeviceCanAccessPeer(can, a, b));
+}
+
 static int ask_p2p(probe *p)
 {
     int i, j, can = 0, rc = CODE_OK;
 
-    p->p2p = 1; /* one GPU alone needs none, be it that of several ranks */
+    p->p2p = 1;
     for (i = 0; i < p->gpus; i++)
-        for (j = 0; j < p->gpus && rc == 0; j++)
-            if (p->device[i] != p->device[j]) {
-                rc = CUDA(cudaDeviceCanAccessPeer(&can, p->device[i], p->device[j]));
-                p->p2p = p->p2p && can;
-            }
+        for (j = 0; j < p->gpus && rc == 0; j++) {
+            rc = probe_reaches(&can, p->device[i], p->device[j]);
+            p->p2p = p->p2p && can;
+        }
     return rc;
 }
 

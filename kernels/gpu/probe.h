@@ -18,6 +18,9 @@ typedef struct {
 /* Ask for the GPUs that the options choose, all by default. CODE_CANNOT with a message when there is none. */
 int probe_gpus(probe *out, const options *o);
 
+/* Does CUDA device a reach b's memory? A GPU reaches its own, though cudaDeviceCanAccessPeer() denies it: ranks may share one. */
+int probe_reaches(int *can, int a, int b);
+
 /* The transports that can work: host always, push and pull with P2P. */
 unsigned probe_transports(const probe *p, const options *o);
 

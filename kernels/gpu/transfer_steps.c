@@ -2,6 +2,7 @@
 #include "copies.h"
 #include "cuda.h"
 #include "inject.h"
+#include "probe.h"
 #include "transfers.h"
 
 #include <signal.h>
@@ -524,7 +525,7 @@ static int open_peers(transfer *t)
     for (p = 0; p < t->world && rc == 0; p++) {
         if (p == t->me)
             continue;
-        rc = CUDA(cudaDeviceCanAccessPeer(&can, t->board->device[t->me], t->board->device[p]));
+        rc = probe_reaches(&can, t->board->device[t->me], t->board->device[p]);
         t->board->granted[t->me][p] = rc == 0 && can;
         if (rc == 0 && can && CUDA(cudaIpcOpenMemHandle((void **)&t->peer[p], all[p], cudaIpcMemLazyEnablePeerAccess)) != 0)
             put_refusal(t, p);
