@@ -126,7 +126,6 @@ static struct par_comm *new_comm(int rank, int world, int device, const par_opti
         comm->world = world;
         comm->device = device;
         comm->options = *options;
-        comm->stop_fd = -1;
         pthread_mutex_init(&comm->cause_lock, NULL);
     }
     return comm;
@@ -711,10 +710,17 @@ static void release_memory(par_memory *memory)
     }
 }
 
+/* A child that was forked has a copy of its parent's communicator, and neither its GPU nor its watcher. */
+static int inherited(const struct par_comm *comm)
+{
+    pid_t creator = comm->pid[comm->rank];
+    return creator != 0 && creator != getpid();
+}
+
 void par_close(par_comm *comm)
 {
     int before = -1;
-    if (!comm)
+    if (!comm || inherited(comm))
         return;
     cudaGetDevice(&before);
     cudaSetDevice(comm->device);

@@ -18,6 +18,8 @@ typedef struct {
     uint32_t closing[PAR_MAX_WORLD]; /* [rank]: has begun par_close(); its end is no failure */
     uint32_t dropped[PAR_MAX_WORLD]; /* [rank]: has closed its mappings of the peers' memory */
     uint32_t spare2[16];
+    uint32_t life[PAR_MAX_WORLD]; /* [rank]: held by its watcher, see life.h */
+    uint32_t spare3[24];
     struct {
         uint32_t failed[PAR_NOTE_WORDS];
         uint32_t late[PAR_NOTE_WORDS];
@@ -56,7 +58,7 @@ struct par_comm {
     size_t choices;
     uint64_t debug[PAR_DEBUG_CHUNK + 1];
     pthread_t watcher;
-    int watching, stop_fd;
+    int watching, stop;
     pthread_mutex_t cause_lock;
     int cause, cause_peer; /* error and rank of an abort that this process began; 0 if none */
     char why[128];

@@ -23,12 +23,15 @@
  * A communicator is used by one host thread at a time; par_abort(), par_status() and par_last_report() may be called
  * from any thread. Several communicators in one process are independent of each other.
  *
- * Failure. No wait is unbounded. A host thread per communicator watches the peers' processes and aborts within a
- * second when one dies; a rank that is late is named in the log after 30 s and the call is aborted at the time limit.
+ * Failure. No wait is unbounded. A host thread per communicator watches the peers' processes. It is told when one begins
+ * to end, names rank and process in the log and aborts, in a millisecond or so: before the sockets of the dying process
+ * close, by which an engine would notice and end the others. Where the system cannot tell so early it is when the
+ * process is gone, within a second. A rank that is late is named after 30 s and the call is aborted at the time limit.
  * An abort reaches all ranks through a word in host memory. What was waiting leaves a report (rank, algorithm, phase,
  * peer, lane, expected and seen value). In engine mode the kernel then traps, so that the engine's own next
  * synchronisation fails instead of using garbage; in status mode the kernel returns and par_status() tells. After an
- * abort a communicator is dead: every call returns PAR_ERR_ABORTED until it is closed and created anew.
+ * abort a communicator is dead: every call returns PAR_ERR_ABORTED, with the report as its text, until it is closed and
+ * created anew.
  *
  * Errors. Functions return 0 or one of the negative PAR_ERR_ values; par_last_error() has the text for the calling
  * thread: what failed, where, why. If par_create() fails on one rank it fails on all of them, each with a text that
@@ -191,6 +194,7 @@ PAR_API int par_create_local(par_comm **out, int world, const int *devices, cons
  * Free a communicator; null is allowed. Not collective and never blocks for a peer: it waits at most two seconds for
  * the peers to drop their mappings of this rank's memory, and leaks that memory when they do not (the driver frees it
  * at process exit). Work that still runs is waited for until the time limit unless the communicator was aborted.
+ * In a child that was forked since par_create() it does nothing: the communicator is its parent's.
  * A local communicator's ranks must all be closed, when none of them has work under way; shared parts go with the last.
  */
 PAR_API void par_close(par_comm *comm);

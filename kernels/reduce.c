@@ -56,6 +56,14 @@ static int plan_call(const struct par_comm *comm, par_plan *plan, par_algorithm 
     return error;
 }
 
+/* The error of a call on a communicator that was aborted: who is to blame, and why. */
+static int aborted(const struct par_comm *comm)
+{
+    par_report report;
+    par_last_report(comm, &report);
+    return par_error(PAR_ERR_ABORTED, "the communicator was aborted: %s", report.text);
+}
+
 static int check_call(const struct par_comm *comm, const void *in, const void *out, size_t count, par_dtype dtype)
 {
     size_t element = par_dtype_size((int)dtype);
@@ -66,7 +74,7 @@ static int check_call(const struct par_comm *comm, const void *in, const void *o
     if (count > SIZE_MAX / 16 || count * element / 16 > UINT32_MAX)
         return par_error(PAR_ERR_ARGUMENT, "count %zu is too large", count);
     if (par_abort_seen(comm))
-        return par_error(PAR_ERR_ABORTED, "the communicator was aborted");
+        return aborted(comm);
     return check_buffers(in, out, count * element, element);
 }
 

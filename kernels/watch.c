@@ -1,23 +1,29 @@
 /*
- * watch.c: failure. A thread per communicator polls the peers' processes and the notes that waiting kernels leave in
+ * watch.c: failure. A thread per communicator watches the peers' processes and the notes that waiting kernels leave in
  * host memory; reports are put together from both.
+ *
+ * A peer's process has two witnesses: its watcher's word (life.h), which ends first of all, and its pidfd, which comes
+ * last but everywhere. A thread waits for one word only, that of the next rank which is still there; who is woken looks
+ * at all of them and wakes the others.
  */
 #include "comm.h"
 
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "error.h"
+#include "life.h"
 
 #define ABORT_WORD(error, peer) ((uint32_t)-(error) | ((uint32_t)(peer) + 1u) << 8)
 
-enum { TICK_MS = 100 };
+enum { TICK_MS = 100, ECHO_MS = 2 };
 
 static uint32_t load(const uint32_t *p)
 {
@@ -51,6 +57,13 @@ uint32_t par_abort_seen(const struct par_comm *comm)
     return word;
 }
 
+/* Wake the watchers of all ranks. */
+static void ring(struct par_comm *comm)
+{
+    for (int r = 0; r < comm->world; r++)
+        par_life_ring(&comm->control->life[r]);
+}
+
 void par_abort_for(struct par_comm *comm, int error, int peer, const char *why)
 {
     pthread_mutex_lock(&comm->cause_lock);
@@ -60,6 +73,7 @@ void par_abort_for(struct par_comm *comm, int error, int peer, const char *why)
         snprintf(comm->why, sizeof comm->why, "%s", why ? why : "");
         if (load(&comm->control->abort_word[comm->rank]) == 0)
             store(&comm->control->abort_word[comm->rank], ABORT_WORD(error, peer));
+        ring(comm);
     }
     pthread_mutex_unlock(&comm->cause_lock);
 }
@@ -110,10 +124,13 @@ static void describe(par_report *out, const char *why)
 
 int par_last_report(const par_comm *comm, par_report *out)
 {
+    pthread_mutex_t *lock;
     const uint32_t *note;
     uint32_t word;
     if (!comm || !out)
         return par_error(PAR_ERR_ARGUMENT, "comm and out must not be null");
+    lock = (pthread_mutex_t *)&comm->cause_lock; /* const is what the caller sees of it */
+    pthread_mutex_lock(lock);
     memset(out, 0, sizeof *out);
     note = comm->control->note[comm->rank].failed;
     word = par_abort_seen(comm);
@@ -130,6 +147,7 @@ int par_last_report(const par_comm *comm, par_report *out)
     }
     if (out->error)
         describe(out, comm->why);
+    pthread_mutex_unlock(lock);
     return PAR_OK;
 }
 
@@ -147,17 +165,18 @@ static void log_late(struct par_comm *comm)
     }
 }
 
-static void log_failure(struct par_comm *comm, int *logged)
+/* 1 if there was one to be logged. */
+static int log_failure(const struct par_comm *comm)
 {
-    if (!*logged && par_abort_seen(comm)) {
-        par_report r;
-        par_last_report(comm, &r);
-        par_log(comm, "all-reduce aborted: %s", r.text);
-        *logged = 1;
-    }
+    par_report r;
+    if (!par_abort_seen(comm))
+        return 0;
+    par_last_report(comm, &r);
+    par_log(comm, "all-reduce aborted: %s", r.text);
+    return 1;
 }
 
-/* A peer's process has ended: a failure unless it had closed before. */
+/* A peer's process has ended, or is about to: a failure unless it had closed before. */
 static void peer_ended(struct par_comm *comm, int peer)
 {
     char why[64];
@@ -167,47 +186,80 @@ static void peer_ended(struct par_comm *comm, int peer)
     par_abort_for(comm, PAR_ERR_PEER_DIED, peer, why);
 }
 
-static void *watch(void *argument)
+static void open_peers(struct par_comm *comm, struct pollfd *fds)
 {
-    struct par_comm *comm = argument;
-    struct pollfd fds[PAR_MAX_WORLD + 1];
-    int logged = 0, stop = 0;
     for (int r = 0; r < comm->world; r++) {
         fds[r].fd = r == comm->rank ? -1 : (int)syscall(SYS_pidfd_open, comm->pid[r], 0);
         fds[r].events = POLLIN;
+        fds[r].revents = 0;
         if (r != comm->rank && fds[r].fd < 0 && errno == ESRCH)
             peer_ended(comm, r);
     }
-    fds[comm->world].fd = comm->stop_fd;
-    fds[comm->world].events = POLLIN;
-    while (!stop) {
-        int ready = poll(fds, (nfds_t)comm->world + 1, TICK_MS);
-        for (int r = 0; ready > 0 && r < comm->world; r++) {
-            if (fds[r].fd >= 0 && (fds[r].revents & POLLIN)) {
-                peer_ended(comm, r);
-                close(fds[r].fd);
-                fds[r].fd = -1;
-            }
+}
+
+static void look_at_peers(struct par_comm *comm, struct pollfd *fds)
+{
+    int ready = poll(fds, (nfds_t)comm->world, 0);
+    for (int r = 0; r < comm->world; r++) {
+        int gone = ready > 0 && fds[r].fd >= 0 && fds[r].revents;
+        if (r != comm->rank && (gone || par_life_ended(&comm->control->life[r])))
+            peer_ended(comm, r);
+        if (gone) {
+            close(fds[r].fd);
+            fds[r].fd = -1;
         }
-        stop = ready > 0 && (fds[comm->world].revents & POLLIN);
-        log_late(comm);
-        log_failure(comm, &logged);
     }
+}
+
+/* The rank whose end this one is to be woken by: the next that is there; itself if there is none. */
+static int neighbour(const struct par_comm *comm)
+{
+    int r = comm->rank;
+    do
+        r = (r + 1) % comm->world;
+    while (r != comm->rank && (load(&comm->control->closing[r]) || par_life_ended(&comm->control->life[r])));
+    return r;
+}
+
+static void *watch(void *argument)
+{
+    struct par_comm *comm = argument;
+    struct pollfd fds[PAR_MAX_WORLD];
+    uint32_t *own = &comm->control->life[comm->rank];
+    par_life life;
+    int logged = 0, news;
+    par_life_hold(&life, own);
+    open_peers(comm, fds);
+    while (!__atomic_load_n(&comm->stop, __ATOMIC_ACQUIRE)) {
+        uint32_t *word = &comm->control->life[neighbour(comm)], seen = load(word);
+        look_at_peers(comm, fds);
+        log_late(comm);
+        news = !logged && log_failure(comm);
+        par_life_wait(word, seen, news ? ECHO_MS : TICK_MS);
+        if (news) /* once more, for one that was about to sleep when it was rung */
+            ring(comm);
+        logged |= news;
+    }
+    if (!logged)
+        log_failure(comm);
     for (int r = 0; r < comm->world; r++)
         if (fds[r].fd >= 0)
             close(fds[r].fd);
+    par_life_leave(&life, own);
     return NULL;
 }
 
 int par_watch_start(struct par_comm *comm)
 {
+    sigset_t all, before;
     int error;
     if (comm->options.no_watcher || comm->local)
         return PAR_OK;
-    comm->stop_fd = eventfd(0, EFD_CLOEXEC);
-    if (comm->stop_fd < 0)
-        return par_error(PAR_ERR_SYSTEM, "eventfd: %s", strerror(errno));
+    comm->stop = 0;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* inherited: signals are for the program's own threads */
     error = pthread_create(&comm->watcher, NULL, watch, comm);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error)
         return par_error(PAR_ERR_SYSTEM, "cannot start the watcher thread: %s", strerror(error));
     comm->watching = 1;
@@ -216,11 +268,11 @@ int par_watch_start(struct par_comm *comm)
 
 void par_watch_stop(struct par_comm *comm)
 {
-    const uint64_t one = 1;
-    if (comm->watching && write(comm->stop_fd, &one, sizeof one) == (ssize_t)sizeof one)
-        pthread_join(comm->watcher, NULL);
+    const struct timespec pause = {0, 1000 * 1000};
+    __atomic_store_n(&comm->stop, 1, __ATOMIC_RELEASE);
+    while (comm->watching && pthread_tryjoin_np(comm->watcher, NULL) == EBUSY) { /* rung before it slept: once more */
+        ring(comm);
+        nanosleep(&pause, NULL);
+    }
     comm->watching = 0;
-    if (comm->stop_fd >= 0)
-        close(comm->stop_fd);
-    comm->stop_fd = -1;
 }

@@ -2,7 +2,8 @@
  * smoke --faults: what happens when a rank dies, does not come, is late, or runs two calls at once? Each fault is
  * provoked in processes of its own. A fault must end as the design says: within a second when a process died, at the
  * time limit when a rank is absent, not at all when it is only late; the report must name the right rank; and nothing
- * may be left: no process, no memory file, no GPU memory.
+ * may be left: no process, no memory file, no GPU memory. When a process died it is also said how soon the library's
+ * log named it: an engine that notices by itself waits for nobody.
  */
 #include "cuda.h"
 #include "fleet.h"
@@ -498,6 +499,25 @@ static int body(ranks *self, void *context)
 
 /* --- the parent ------------------------------------------------------------------------------ */
 
+/* When the libraries of the first and the last survivor said so; empty if one never did. */
+static void say_told(const job *j, char *out, size_t size)
+{
+    double first = PATIENCE_S, last = 0;
+    int r, told = 1;
+
+    for (r = 0; r < j->world; r++) {
+        double after = j->scene->seen[r].told_at - j->scene->struck_at;
+        if (r == j->victim)
+            continue;
+        told = told && after >= 0;
+        first = after < first ? after : first;
+        last = after > last ? after : last;
+    }
+    out[0] = '\0';
+    if (told)
+        snprintf(out, size, " (logged after %.1f to %.1f ms)", 1e3 * first, 1e3 * last);
+}
+
 static double latest_notice(const job *j)
 {
     double latest = 0;
@@ -512,7 +532,7 @@ static double latest_notice(const job *j)
 static void run_one(job *j, const fault *which, int algorithm)
 {
     ranks_outcome outcome;
-    char id[96], why[400] = "";
+    char id[96], why[400] = "", told[64] = "";
     const char *report;
     int good, first = j->victim == 0 ? 1 : 0;
 
@@ -527,11 +547,13 @@ static void run_one(job *j, const fault *which, int algorithm)
     }
     report = j->scene->seen[which->verdict == verdict_overlap ? j->victim : first].report.text;
     snprintf(id, sizeof(id), "fault/%s/%s", which->name, par_algorithm_name(algorithm));
+    if (which->kills)
+        say_told(j, told, sizeof(told));
     report_check(id, good ? CHECK_PASS : CHECK_FAIL,
                  good                ? 0
                  : outcome.timed_out ? CODE_HANG
                                      : CODE_CHECK,
-                 outcome.seconds, "%.2f s after the fault: %s", latest_notice(j),
+                 outcome.seconds, "%.2f s after the fault%s: %s", latest_notice(j), told,
                  why[0] != '\0'      ? why
                  : report[0] != '\0' ? report
                                      : j->scene->seen[first].text);
