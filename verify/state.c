@@ -1,7 +1,10 @@
 #include "verify/state.h"
 #include "base/err.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/lock.h"
+#include "verify/bound.h"
+#include "verify/sound.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,10 +18,10 @@
 
 #define SYSTEM "/var/lib/sgl-pcie"
 
-enum { FILE_MAX = 4 << 20, KEY_HEX = 16 };
+enum { FILE_MAX = 4 << 20, KEY_HEX = 16, FOLDERS = 2 };
 
 struct folders {
-    char folder[2][PATH_MAX];
+    char folder[FOLDERS][PATH_MAX];
     size_t count;
 };
 
@@ -88,16 +91,16 @@ static const char *read_owned(struct sp_buf *out, int fd)
 static const char *parse(json_t **content, const struct sp_buf *bytes, const char *schema)
 {
     json_t *root = json_loadb(bytes->data ? bytes->data : "", bytes->len, 0, NULL);
-    const char *found = json_string_value(json_object_get(root, "schema"));
+    const char *why = !root ? "not JSON" : !sp_json_is(root, "schema", schema) ? "of another schema" : NULL;
 
-    if (!root)
-        return "not JSON";
-    if (!found || strcmp(found, schema) != 0) {
-        json_decref(root);
-        return "of another schema";
+    if (!why && sp_sound_check(root) < 0) {
+        sp_err_wrap(SP_EFAIL, "damaged");
+        why = sp_err_message();
     }
-    *content = root;
-    return NULL;
+    if (!why)
+        *content = json_incref(root);
+    json_decref(root);
+    return why;
 }
 
 /* 0 also when it does not count; *reason says why, unless there is simply no file. */
@@ -106,38 +109,78 @@ static int try_file(json_t **content, char **reason, const char *path, const cha
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     struct sp_buf bytes = SP_BUF_INIT;
     const char *why = NULL;
+    int rc;
 
     if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
         return SP_OK;
     if (fd < 0)
-        return explain(reason, path, strerror(errno));
+        return explain(reason, path, errno == ELOOP ? "a symbolic link" : strerror(errno));
     why = read_owned(&bytes, fd);
     close(fd);
     if (!why)
         why = parse(content, &bytes, schema);
     sp_buf_free(&bytes);
-    return why ? explain(reason, path, why) : SP_OK;
+    rc = why ? explain(reason, path, why) : SP_OK;
+    if (rc == SP_OK)
+        sp_err_clear();
+    return rc;
+}
+
+/* Is what it is bound to still so? */
+static int holds(bool *out, const json_t *content, const char *site)
+{
+    json_t *now = NULL, *changes = NULL;
+    int rc = sp_bound_read(&now, site, "");
+
+    if (rc == SP_OK)
+        rc = sp_bound_changes(&changes, json_object_get(content, "bound"), now);
+    *out = rc == SP_OK && json_array_size(changes) == 0;
+    json_decref(now);
+    json_decref(changes);
+    return rc;
+}
+
+/* The nearer one, but for a stale one that would hide what holds. */
+static int take(size_t *at, json_t *const seen[FOLDERS], const char *site)
+{
+    bool near = true, far = false;
+    int rc = SP_OK;
+
+    if (seen[0] && seen[1])
+        rc = holds(&near, seen[0], site);
+    if (rc == SP_OK && !near)
+        rc = holds(&far, seen[1], site);
+    *at = !seen[0] || far ? 1 : 0;
+    return rc;
 }
 
 int sp_state_read(json_t **content, char **found, const char *name, const char *schema, const char *site)
 {
+    json_t *seen[FOLDERS] = {NULL};
     struct folders folders;
     char key[KEY_HEX + 1], path[2 * PATH_MAX];
+    size_t at = 0;
     int rc = key_of(key, site);
 
     *content = NULL;
     *found = strdup("there is none for this machine");
     find_folders(&folders);
-    for (size_t i = 0; i < folders.count && rc == SP_OK && !*content; i++) {
+    for (size_t i = 0; i < folders.count && rc == SP_OK; i++) {
         (void)snprintf(path, sizeof path, "%s/%s/%s", folders.folder[i], key, name);
-        rc = try_file(content, found, path, schema);
+        rc = try_file(&seen[i], found, path, schema);
     }
-    if (rc == SP_OK && *content) {
+    if (rc == SP_OK)
+        rc = take(&at, seen, site);
+    if (rc == SP_OK && seen[at]) {
+        *content = json_incref(seen[at]);
+        (void)snprintf(path, sizeof path, "%s/%s/%s", folders.folder[at], key, name);
         free(*found);
         *found = strdup(path);
     }
     if (rc == SP_OK && !*found)
         rc = sp_err(SP_ECANNOT, "out of memory");
+    for (size_t i = 0; i < FOLDERS; i++)
+        json_decref(seen[i]);
     return rc;
 }
 

@@ -101,15 +101,6 @@ static const char *best_result(const struct sp_verdict_now *now)
     return best;
 }
 
-static bool is_verdict(const json_t *content)
-{
-    const json_t *bound = json_object_get(content, "bound");
-
-    return json_is_integer(json_object_get(content, "level")) && json_is_array(json_object_get(content, "results")) &&
-           json_is_array(json_object_get(content, "pairs")) && json_is_string(json_object_get(bound, "driver")) &&
-           json_is_string(json_object_get(bound, "gpu 0")) && json_is_string(json_object_get(bound, "libpar.so"));
-}
-
 static int compare(struct sp_verdict_now *now, const char *site)
 {
     json_t *is = NULL, *changes = NULL;
@@ -129,10 +120,6 @@ static int look(struct sp_verdict_now *now, const char *site)
     char text[16];
     int rc;
 
-    if (!is_verdict(now->content)) {
-        say(now, "the verdict %s is damaged", now->found);
-        return SP_OK;
-    }
     now->present = true;
     now->level = (int)json_integer_value(json_object_get(now->content, "level"));
     rc = sp_built_sum(now->upstream, site, SP_UPSTREAM_LIBRARY);

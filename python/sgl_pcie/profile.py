@@ -130,13 +130,10 @@ def digest(entries):
 
 def load(bound, site=state.SITE):
     """(tables, "") measured for this machine and this libpar.so; else ((), why not). bound: machine.read()."""
-    content, found = state.read(FILE, SCHEMA, site)
-    if content is None:
+    read, found = state.read(FILE, SCHEMA, site, parse=parse, holds=lambda p: not machine.differences(p[1], bound))
+    if read is None:
         return (), "no profile: %s" % found
-    try:
-        tables, measured = parse(content)
-    except (LookupError, TypeError, ValueError) as error:
-        return (), "the profile %s is damaged: %s" % (found, error)
+    tables, measured = read
     changed = machine.differences(measured, bound)
     if changed:
         return (), "the profile is stale: %s" % "; ".join(changed[:3])
@@ -158,16 +155,18 @@ def parse(content):
         raise TypeError("bound is not a table of texts")
     if machine.LIBRARY not in bound:
         raise ValueError("bound lacks %s" % machine.LIBRARY)
+    if not isinstance(content["tables"], list):
+        raise TypeError("tables is not a list")
     return tuple(_table(item) for item in content["tables"]), bound
 
 
 def _table(item):
     gpus, world = item["gpus"], item["world"]
-    if not isinstance(gpus, list) or not all(isinstance(uuid, str) for uuid in gpus):
-        raise TypeError("gpus is not a list of UUIDs")
-    if type(world) is not int or len(set(gpus)) != world:
-        raise ValueError("world %r of %d GPUs" % (world, len(set(gpus))))
-    if not 0 < len(item["entries"]) <= MAX_ENTRIES:
+    if not isinstance(gpus, list) or not all(isinstance(uuid, str) for uuid in gpus) or len(set(gpus)) != len(gpus):
+        raise TypeError("gpus is not a list of different UUIDs")
+    if type(world) is not int or len(gpus) != world:
+        raise ValueError("world %r of %d GPUs" % (world, len(gpus)))
+    if not isinstance(item["entries"], list) or not 0 < len(item["entries"]) <= MAX_ENTRIES:
         raise ValueError("%d entries" % len(item["entries"]))
     entries, below = [], -1
     for entry in item["entries"]:

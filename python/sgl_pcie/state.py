@@ -35,23 +35,34 @@ def folders(environ=os.environ, uid=None):
         return [SYSTEM]
 
 
-def read(name, schema, site=SITE, environ=os.environ):
-    """(content, path) of a state file of that schema; (None, reason) if there is none that counts."""
-    reason = "there is none for this machine"
+def read(name, schema, site=SITE, environ=os.environ, parse=lambda content: content, holds=None):
+    """(what parse() makes of it, path) of the state file of that schema; (None, reason) if there is none that counts.
+
+    parse: raises LookupError, TypeError or ValueError for a damaged one. holds: does nothing that it is bound to differ
+    from now? Of two that count the nearer is read, but for a stale one that would hide what holds.
+    """
+    reason, found = "there is none for this machine", []
     for folder in folders(environ):
         path = os.path.join(folder, key(site), name)
         try:
-            content = _parse(_read_owned(path))
+            found.append((_parsed(path, schema, parse), path))
         except FileNotFoundError:
             continue
         except (OSError, ValueError, RecursionError) as error:
             reason = "%s: %s" % (path, error)
-            continue
-        if not isinstance(content, dict) or content.get("schema") != schema:
-            reason = "%s is not of schema %s" % (path, schema)
-            continue
-        return content, path
-    return None, reason
+    if len(found) > 1 and holds is not None:
+        found = [file for file in found if holds(file[0])] or found
+    return found[0] if found else (None, reason)
+
+
+def _parsed(path, schema, parse):
+    content = _json(_read_owned(path))
+    if not isinstance(content, dict) or content.get("schema") != schema:
+        raise ValueError("not of schema %s" % schema)
+    try:
+        return parse(content)
+    except (LookupError, TypeError, ValueError) as error:
+        raise ValueError("damaged: %s" % error) from None
 
 
 def _read_owned(path):
@@ -67,7 +78,7 @@ def _read_owned(path):
         return file.read(MAX_BYTES)
 
 
-def _parse(data):
+def _json(data):
     def refuse(constant):
         raise ValueError("%s is no JSON" % constant)
 

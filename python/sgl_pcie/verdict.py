@@ -59,16 +59,16 @@ class Verdict(NamedTuple):
 
 def load(site=state.SITE, now=None):
     """(verdict, "") if there is one for this install and nothing changed; else (None, why not)."""
-    content, found = state.read(FILE, SCHEMA, site)
-    if content is None:
+
+    def changes(verdict):
+        return machine.differences(verdict.bound, machine.now() if now is None else now)
+
+    verdict, found = state.read(FILE, SCHEMA, site, parse=parse, holds=lambda verdict: not changes(verdict))
+    if verdict is None:
         return None, "no verdict: %s" % found
-    try:
-        verdict = parse(content)
-    except (LookupError, TypeError, ValueError) as error:
-        return None, "the verdict %s is damaged: %s" % (found, error)
     if verdict.level < NEEDED_LEVEL:
         return None, "the verdict is of level %d, %d is needed" % (verdict.level, NEEDED_LEVEL)
-    changed = machine.differences(verdict.bound, machine.now() if now is None else now)
+    changed = changes(verdict)
     if changed:
         return None, "the verdict is stale: %s" % "; ".join(changed[:3])
     verdict = _of_this_kernel(verdict, site)
@@ -93,10 +93,12 @@ def parse(content):
     for name in (machine.LIBRARY, "driver", "gpu 0"):
         if name not in bound:
             raise ValueError("bound lacks %s" % name)
-    level = content["level"]
+    level, results, pairs = content["level"], content["results"], content["pairs"]
     if type(level) is not int:
         raise TypeError("level is not a whole number")
-    return Verdict(level, bound, [_result(r) for r in content["results"]], [_pairs(p) for p in content["pairs"]])
+    if not isinstance(results, list) or not isinstance(pairs, list):
+        raise TypeError("results or pairs is not a list")
+    return Verdict(level, bound, [_result(r) for r in results], [_pairs(p) for p in pairs])
 
 
 def _result(item):
@@ -113,6 +115,8 @@ def _result(item):
 
 def _pairs(item):
     gpus, failed = _gpus(item), []
+    if not isinstance(item["failed"], list):
+        raise TypeError("failed is not a list")
     for pair in item["failed"]:
         a, b = pair
         if a not in gpus or b not in gpus:

@@ -110,6 +110,29 @@ class Files(common.Scratch, unittest.TestCase):
         self.assertNotEqual(state.key(str(a)), state.key(str(self.scratch)))
         self.assertRegex(state.key(str(a)), "^[0-9a-f]{16}$")
 
+    # --- of two folders: the user's own, and root's ---
+
+    def in_both(self, own, roots):
+        """The verdict by which SGLang goes."""
+        folders = [self.scratch / name for name in ("own", "roots")]
+        for folder, content in zip(folders, (own, roots)):
+            (folder / state.key()).mkdir(parents=True, exist_ok=True)
+            (folder / state.key() / "verdict.json").write_text(json.dumps(content))
+        with mock.patch.object(state, "folders", lambda environ: [str(folder) for folder in folders]):
+            return self.load()
+
+    def test_what_went_stale_does_not_hide_what_holds(self):
+        changed = altered(VERDICT, ["bound", "driver"], "570.1")
+        other = dict(VERDICT, level=4)
+        self.assertEqual(self.in_both(VERDICT, other)[0].level, 3, "the nearer one, of two that hold")
+        self.assertEqual(self.in_both(changed, other)[0].level, 4)
+        self.assertEqual(self.in_both({"schema": VERDICT["schema"]}, other)[0].level, 4)
+        self.assertEqual(self.in_both(VERDICT, changed)[0].level, 3)
+        farther = altered(VERDICT, ["bound", "driver"], "571.1")
+        self.assertIn("driver was 570.1", self.in_both(changed, farther)[1], "the nearer one, of two that are stale")
+        failed = altered(VERDICT, ["results", 0, "result"], "FAIL")
+        self.assertIn("nothing passed", self.in_both(failed, other)[1], "what holds is not passed over for a better one")
+
     # --- the verdict as a whole ---
 
     def load(self, now=None):
@@ -204,6 +227,9 @@ class Malformed(unittest.TestCase):
         (["pairs", 0, "failed"], DELETE),
         (["pairs", 0, "failed"], [["GPU-1"]]),
         (["pairs", 0, "failed"], [7]),
+        (["pairs", 0, "failed"], ""),
+        (["results"], ""),
+        (["pairs"], {}),
         (["pairs", 0, "backend"], ""),
     ]
     PROFILES = [
@@ -212,6 +238,9 @@ class Malformed(unittest.TestCase):
         (["bound", "libpar.so"], 1),
         (["tables"], DELETE),
         (["tables"], None),
+        (["tables"], {}),
+        (["tables", 0, "gpus"], ["GPU-1", "GPU-1"]),
+        (["tables", 0, "entries"], {"0": {}}),
         (["tables", 0, "world"], "2"),
         (["tables", 0, "gpus"], "GPU-1"),
         (["tables", 0, "gpus"], [1, 2]),

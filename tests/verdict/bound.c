@@ -1,9 +1,11 @@
 /* Prints what a verdict would be bound to: bound SITE ROOT. With "write NAME FILE SITE": writes a state file and prints
  * its path; with "show SITE": what status says of the verdict; with "add SITE RESULT LIBRARY UUID UUID": what a probe
- * of SGLang's own kernel puts into it ("-": of the wheel's). For the Python tests here. */
+ * of SGLang's own kernel puts into it ("-": of the wheel's); with "sound" alone: of each line that it reads whether it
+ * is a sound verdict or profile ("ok"), or why not. For the Python tests here. */
 #include "verify/bound.h"
 #include "base/err.h"
 #include "verify/merge.h"
+#include "verify/sound.h"
 #include "verify/state.h"
 #include "verify/verdict.h"
 
@@ -69,6 +71,21 @@ static int add(const char *site, const char *result, const char *library, const 
     return rc;
 }
 
+static int sound(void)
+{
+    char *line = NULL;
+    size_t room = 0;
+
+    while (getline(&line, &room, stdin) > 0) {
+        json_t *content = json_loads(line, 0, NULL);
+
+        (void)puts(!content ? "not JSON" : sp_sound_check(content) == SP_OK ? "ok" : sp_err_message());
+        json_decref(content);
+    }
+    free(line);
+    return SP_OK;
+}
+
 int main(int argc, char **argv)
 {
     int rc = SP_EUSAGE;
@@ -79,6 +96,8 @@ int main(int argc, char **argv)
         rc = write_file(argv[2], argv[3], argv[4]);
     else if (argc == 7 && strcmp(argv[1], "add") == 0)
         rc = add(argv[2], argv[3], argv[4], (const char *const *)argv + 5);
+    else if (argc == 2 && strcmp(argv[1], "sound") == 0)
+        rc = sound();
     else if (argc == 3)
         rc = bound(argv[1], argv[2]);
     if (rc < 0)

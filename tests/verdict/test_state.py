@@ -7,9 +7,13 @@ import random
 import re
 import struct
 import subprocess
+import sys
 import unittest
 
-from common import GPUS, Case, machine, schema, state, verdict
+from common import GPUS, Case, machine, profile, schema, state, verdict
+
+from sgl_pcie import profile as profiles  # noqa: E402
+from sgl_pcie import verdict as verdicts  # noqa: E402
 
 
 def config_space(acs):
@@ -181,6 +185,39 @@ class Files(Case):
             path.write_bytes(bad)
             self.shown(self.site)
 
+    def test_damaged_inside_is_none_for_both(self):
+        told = verdict({**self.bound(self.site), "driver": "580.95.05"})
+        for spoil in ({"world": 1}, {"backend": "peer"}, {"result": None}, {"gpus": [GPUS[0]] * 2}):
+            self.write(self.site, "verdict.json", {**told, "results": [{**told["results"][0], **spoil}]})
+            self.assertIn("damaged: ", self.shown(self.site)["reasons"][0], spoil)
+            self.assertFalse(self.shown(self.site)["present"])
+            self.assertIn("damaged: ", self.loaded(self.site), spoil)
+
+    @unittest.skipIf(os.geteuid() != 0, "needs root")
+    def test_a_users_stale_one_does_not_hide_roots(self):
+        """In a mount namespace of its own, where passwd gives the user a home and /var/lib/sgl-pcie is empty."""
+        told = verdict({**self.bound(self.site), "driver": "580.95.05"})
+        changed = {**told, "bound": {**told["bound"], "gpu 1": "GPU-3"}}
+        home = self.scratch / "home"
+        (self.scratch / "passwd").write_text("root:x:0:0::/root:/bin/sh\nsomebody:x:4711:4711::%s:/bin/sh\n" % home)
+        for name, content in (("own", changed), ("roots", told)):
+            self.environment["SGL_PCIE_STATE"] = str(self.scratch / name)
+            self.write(self.site, "verdict.json", content)
+        del self.environment["SGL_PCIE_STATE"]
+        (home / ".local/state").mkdir(parents=True)
+        (self.scratch / "own").rename(home / ".local/state/sgl-pcie")
+        for path in (home, *home.rglob("*")):
+            os.chown(path, 4711, 4711)
+        inside = """set -e; mount --bind "$1/passwd" /etc/passwd; mkdir -p /var/lib; mount -t tmpfs none /var/lib
+            cp -r "$1/roots" /var/lib/sgl-pcie; shift; exec setpriv --reuid=4711 --regid=4711 --clear-groups "$@" """
+        space = ["unshare", "--mount", "sh", "-c", inside, "sh", self.scratch]
+        if self.run_in([*space, "true"]).returncode:
+            self.skipTest("no mount namespace can be had")
+        shown = json.loads(self.run_in([*space, os.environ["VERDICT_BOUND"], "show", self.site]).stdout)
+        self.assertEqual((shown["fresh"], shown["reasons"]), (True, []))
+        code = "import sys; sys.path.insert(0, %r); from sgl_pcie import verdict; print(verdict.load()[1])" % str(self.site)
+        self.assertEqual(self.run_in([*space, sys.executable, "-B", "-c", code]).stdout, "\n")
+
     def test_levels_and_results_that_do_not_count(self):
         bound = {**self.bound(self.site), "driver": "580.95.05"}
         for level, result, words in ((2, "PASS", "level 2"), (3, "FAIL", "nothing passed"), (3, "INCONCLUSIVE", "nothing passed")):
@@ -223,6 +260,55 @@ class Files(Case):
             os.umask(old)
         for part in (path, path.parent, path.parent.parent):
             self.assertTrue(os.stat(part).st_mode & 0o004, part)
+
+
+class Sound(Case):
+    """Whatever is put in the place of whatever: both sides call the same files damaged."""
+
+    JUNK = (None, [], {}, "", "x", 0, -1, 1, 2, 33, 1.5, True, [[]], [None], [["x"]], {"a": None}, GPUS, [GPUS], GPUS * 2, 1 << 40, "host", "FAIL")
+
+    def altered(self, content):
+        for path in self.paths(content):
+            for junk in (*self.JUNK, ...):
+                out = at = json.loads(json.dumps(content))
+                for step in path[:-1]:
+                    at = at[step]
+                if junk is ...:
+                    del at[path[-1]]
+                else:
+                    at[path[-1]] = junk
+                yield out
+
+    def paths(self, content, above=()):
+        items = content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ()
+        for name, value in items:
+            yield (*above, name)
+            yield from self.paths(value, (*above, name))
+
+    def python_says(self, module, content):
+        try:
+            module.parse(content)
+        except (LookupError, TypeError, ValueError):
+            return False
+        return True
+
+    def test_both_sides_agree(self):
+        bound = {"driver": "580.95.05", "gpu 0": GPUS[0], "gpu 1": GPUS[1], "libpar.so": "0" * 64}
+        told, measured = verdict(bound), profile(bound)
+        told["results"].append({"backend": "upstream", "world": 2, "gpus": GPUS, "result": "PASS", "library": "0" * 64})
+        told["pairs"].append({"backend": "pull", "gpus": GPUS, "failed": [GPUS]})
+        more = {"max_bytes": 1 << 20, "algorithm": "push-one-shot", "lanes": 8, "threads": 512, "us": 1, "stock_us": 2}
+        measured["tables"][0]["entries"].append(more)
+        for module, content in ((verdicts, told), (profiles, measured)):
+            files = [content, *(file for file in self.altered(content) if file.get("schema") == content["schema"])]
+            done = subprocess.run(
+                [os.environ["VERDICT_BOUND"], "sound"], input="\n".join(map(json.dumps, files)), text=True, capture_output=True, check=True
+            )  # fmt: skip
+            said = done.stdout.splitlines()
+            self.assertEqual(len(said), len(files))
+            self.assertEqual(said[0], "ok")
+            for file, words in zip(files, said):
+                self.assertEqual(words == "ok", self.python_says(module, file), (words, file))
 
 
 class Upstream(Files):
