@@ -107,9 +107,9 @@ static int one_sum(place *w, const sums *s, int round)
     rank_note("NCCL, %zu bytes of %s, round %d", s->bytes, par_dtype_name(s->dtype), round);
     for (i = 0; i < count; i++)
         put(w->host, s, i, value(w->self->rank, i, round));
-    rc = CUDA(cudaMemcpy(w->in, w->host, s->bytes, cudaMemcpyHostToDevice));
+    rc = CUDA(cudaMemcpyAsync(w->in, w->host, s->bytes, cudaMemcpyHostToDevice, (cudaStream_t)w->stream));
     if (rc == 0)
-        rc = CUDA(cudaMemset(w->out, 0xff, s->bytes));
+        rc = CUDA(cudaMemsetAsync(w->out, 0xff, s->bytes, (cudaStream_t)w->stream));
     if (rc == 0)
         rc = nccl_all_reduce(&w->rival, w->in, w->out, count, s->dtype, w->stream);
     if (rc == 0)

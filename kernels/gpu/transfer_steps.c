@@ -104,9 +104,15 @@ static int meet(transfer *t, int rc)
 
 /* --- judging --------------------------------------------------------------------------------- */
 
+/* On stream 0: what runs on another, or on another rank, must wait until this has settled. cudaMemset() would not do, it returns before it is done. */
+static int clear(transfer *t, void *what, size_t bytes)
+{
+    return CUDA(cudaMemsetAsync(what, 0, bytes, t->stream[0]));
+}
+
 static int clear_tallies(transfer *t)
 {
-    return CUDA(cudaMemset(t->tally, 0, RANKS_MAX * sizeof(*t->tally)));
+    return clear(t, t->tally, RANKS_MAX * sizeof(*t->tally));
 }
 
 static int judge(transfer *t, step_kind kind, int a, int b, int slot)
@@ -243,7 +249,7 @@ static copies_box exchange_box(transfer *t, const step *s, int sender, int recei
 static int clear_boxes(transfer *t, int other)
 {
     memset(host_box(t->host_cpu, t->me, other), 0, TRANSFER_BOX);
-    return CUDA(cudaMemset(box(t->own, other), 0, TRANSFER_BOX));
+    return clear(t, box(t->own, other), TRANSFER_BOX);
 }
 
 static int flag_pair(transfer *t, const step *s)
@@ -290,8 +296,9 @@ static int write_all_once(transfer *t, const step *s)
 
 static int load_all_once(transfer *t, const step *s)
 {
-    int p, rc = meet(t, clear_tallies(t));
+    int p, rc = clear_tallies(t);
 
+    rc = meet(t, rc != 0 ? rc : settle(t));
     for (p = 0; p < t->world && rc == 0; p++)
         if (p != t->me && t->board->granted[t->me][p])
             rc = CUDA(copies_check(outbox(t->peer[p], t->me), out_key(p, t->me), TRANSFER_WINDOW,
@@ -419,7 +426,8 @@ static int ping_pair(transfer *t, const step *s)
     double us = 0;
     int turn, rc = there ? clear_boxes(t, t->me == s->a ? s->b : s->a) : CODE_OK;
 
-    rc = rc != 0 ? rc : CUDA(cudaMemset(t->sink, 0, sizeof(*t->sink)));
+    rc = rc != 0 ? rc : clear(t, t->sink, sizeof(*t->sink));
+    rc = rc != 0 ? rc : settle(t);
     for (turn = 0; turn < 2 && rc == 0; turn++) {
         rc = meet(t, rc);
         if (rc == 0 && there)
