@@ -195,6 +195,10 @@ static int act_kill_graph(const job *j, fleet *f, witness *w)
             raised = wait_stream(f, 0);
         rc = rc != 0 ? rc : par_status(f->comm[0]);
     }
+    if (raised == 0) { /* status told first, with nothing under way; an engine that does not ask it replays once more */
+        rc = fleet_launch(f, 0, &graph);
+        raised = wait_stream(f, 0);
+    }
     w->raised = raised != 0 || rc == CODE_CANNOT;
     return notice(j, f, w);
 }
