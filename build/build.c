@@ -2,7 +2,7 @@
 #include "base/err.h"
 #include "build/deploy.h"
 #include "build/elf.h"
-#include "build/record.h"
+#include "build/plan.h"
 #include "build/scratch.h"
 #include "patcher/servers.h"
 
@@ -11,18 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* All that is needed to compile, and what the install says was compiled. */
+/* What is to be compiled, and what the install says was compiled. */
 struct job {
     const struct sp_install *install;
     const struct sp_build_options *options;
     struct sp_build *build;
-    struct sp_recipe recipe;
-    struct sp_files inputs;
-    struct sp_steps steps;
-    json_t *plan;              /* the record without outputs */
-    struct sp_buf record;      /* as it is in the install */
-    struct sp_files installed; /* outputs that it names */
-    bool same;                 /* it describes this plan */
+    struct sp_build_plan plan;
+    struct sp_installed installed;
     struct sp_scratch scratch;
 };
 
@@ -47,8 +42,7 @@ static int plan_python(struct job *job)
     struct sp_build *build = job->build;
     int rc = 0;
 
-    for (size_t i = 0; i < job->recipe.count; i++)
-        build->needs_python = build->needs_python || job->recipe.product[i].needs_python;
+    build->needs_python = sp_build_plan_needs_python(&job->plan);
     if (build->needs_python)
         rc = sp_python_find(&build->python, job->install);
     if (rc == 0 && build->python.skip != NULL)
@@ -60,7 +54,7 @@ static int choose_archs(struct job *job)
 {
     struct sp_build *build = job->build;
     struct sp_archs known;
-    int rc = sp_archs_known(&known, &build->tools, job->recipe.oldest);
+    int rc = sp_archs_known(&known, &build->tools, job->plan.recipe.oldest);
 
     if (rc == 0)
         rc = sp_gpus_find(&build->gpus, job->options->archs == NULL);
@@ -69,35 +63,10 @@ static int choose_archs(struct job *job)
     return rc < 0 ? rc : warn_of_driver(build);
 }
 
-static const char *record_name(const struct job *job)
-{
-    return job->options->upstream ? SP_RECORD_UPSTREAM : SP_RECORD_NAME;
-}
-
-/* What the install has now, and whether its record is of this plan. */
-static int read_installed(struct job *job)
-{
-    int rc = sp_deploy_read(&job->record, job->install, record_name(job));
-
-    if (rc == 0)
-        rc = sp_record_matches(&job->same, &job->installed, &job->record, job->plan);
-    return rc < 0 ? rc : 0;
-}
-
-static int read_inputs(struct job *job)
-{
-    const struct sp_upstream *upstream = job->options->upstream;
-    int rc = sp_recipe_load(&job->recipe, upstream ? SP_RECIPE_UPSTREAM : SP_RECIPE);
-
-    if (rc == 0)
-        rc = sp_inputs_read(&job->inputs, &job->recipe);
-    return rc == 0 && upstream ? sp_upstream_input(&job->inputs, upstream) : rc;
-}
-
 static int plan(struct job *job)
 {
     struct sp_build *build = job->build;
-    int rc = read_inputs(job);
+    int rc = sp_build_plan_load(&job->plan, job->options->upstream);
 
     if (rc == 0)
         rc = sp_toolchain_find(&build->tools, job->install->site);
@@ -106,13 +75,8 @@ static int plan(struct job *job)
     if (rc == 0)
         rc = plan_python(job);
     if (rc == 0)
-        rc = sp_steps_plan(&job->steps, &job->recipe, &build->tools, &build->archs, &build->python);
-    if (rc == 0)
-        rc = sp_record_plan(&job->plan, &job->steps, &job->inputs, &build->tools, &build->archs, &build->python);
-    if (rc == 0 && job->options->upstream &&
-        json_object_set_new(job->plan, "text", sp_upstream_json(job->options->upstream)) != 0)
-        rc = sp_err(SP_ECANNOT, "out of memory");
-    return rc < 0 ? rc : read_installed(job);
+        rc = sp_build_plan_fill(&job->plan, &build->tools, &build->archs, &build->python);
+    return rc == 0 ? sp_installed_read(&job->installed, job->install, &job->plan) : rc;
 }
 
 /* ---- compiling ---- */
@@ -124,8 +88,8 @@ static int run_steps(struct sp_files *out, struct job *job, const char *name)
 
     if (len >= (int)sizeof folder)
         return sp_err(SP_ECANNOT, "the path '%s/%s' is too long", job->scratch.path, name);
-    return sp_steps_run(out, &job->build->log, &job->steps, &job->inputs, &job->recipe, &job->build->tools,
-                        &job->build->python, folder, job->options->progress, job->options->context);
+    return sp_steps_run(out, &job->build->log, &job->plan.steps, &job->plan.inputs, &job->plan.recipe,
+                        &job->build->tools, &job->build->python, folder, job->options->progress, job->options->context);
 }
 
 static int probe(struct job *job)
@@ -173,12 +137,12 @@ static int read_outputs(struct sp_files *out, const struct job *job)
 {
     int rc = 0;
 
-    for (size_t i = 0; i < job->installed.count && rc == 0; i++) {
+    for (size_t i = 0; i < job->installed.outputs.count && rc == 0; i++) {
         struct sp_buf bytes = SP_BUF_INIT;
 
-        rc = sp_deploy_read(&bytes, job->install, job->installed.file[i].path);
+        rc = sp_deploy_read(&bytes, job->install, job->installed.outputs.file[i].path);
         if (rc == 0)
-            rc = sp_files_add(out, job->installed.file[i].path, &bytes);
+            rc = sp_files_add(out, job->installed.outputs.file[i].path, &bytes);
     }
     return rc < 0 ? rc : 0;
 }
@@ -189,7 +153,7 @@ static int compare_installed(struct job *job)
     struct sp_files now = {NULL, 0};
     int rc = 0;
 
-    if (job->same) {
+    if (job->installed.same) {
         rc = read_outputs(&now, job);
         if (rc == 0)
             rc = compare(&job->build->outputs, &now, "this build and the install");
@@ -217,16 +181,6 @@ static int check(struct job *job)
 }
 
 /* ---- into the install ---- */
-
-static int is_there(bool *out, const struct job *job)
-{
-    int rc = 0;
-
-    *out = job->same && job->installed.count > 0;
-    for (size_t i = 0; i < job->installed.count && *out && rc == 0; i++)
-        rc = sp_deploy_has(out, job->install, job->installed.file[i].path, job->installed.file[i].sha256);
-    return rc;
-}
 
 /* They keep what they have loaded until they are started again. */
 static int warn_of_servers(struct sp_build *build, const struct sp_install *install)
@@ -258,14 +212,14 @@ static int deploy(struct job *job)
     struct sp_files *outputs = &job->build->outputs;
     struct sp_words programs = {NULL, 0};
     struct sp_buf record = SP_BUF_INIT;
-    int rc = sp_record_format(&record, job->plan, outputs);
+    int rc = sp_record_format(&record, job->plan.record, outputs);
 
     if (rc == 0)
-        rc = list_programs(&programs, &job->recipe);
+        rc = list_programs(&programs, &job->plan.recipe);
     if (rc == 0)
-        rc = sp_files_add(outputs, record_name(job), &record);
+        rc = sp_files_add(outputs, sp_build_plan_name(&job->plan), &record);
     if (rc == 0) {
-        rc = sp_deploy_run(job->install, outputs, &job->installed, &programs, job->options->next);
+        rc = sp_deploy_run(job->install, outputs, &job->installed.outputs, &programs, job->options->next);
         outputs->count--;
         free(outputs->file[outputs->count].path);
         sp_buf_free(&outputs->file[outputs->count].bytes);
@@ -285,7 +239,7 @@ static int compile(struct job *job)
         rc = probe(job);
     if (rc == 0)
         rc = job->options->check ? check(job) : run_steps(&job->build->outputs, job, "build");
-    if (rc == 0 && !job->options->check && job->installed.count > 0)
+    if (rc == 0 && !job->options->check && job->installed.outputs.count > 0)
         rc = warn_of_servers(job->build, job->install);
     return rc < 0 || job->options->check ? rc : deploy(job);
 }
@@ -299,12 +253,12 @@ static int run(struct job *job)
     if (rc == 0)
         rc = plan(job);
     if (rc == 0 && !job->options->check)
-        rc = is_there(&there, job);
+        rc = sp_installed_holds(&there, job->install, &job->installed);
     if (rc < 0 || !there)
         return rc < 0 ? rc : compile(job);
     build->up_to_date = true;
-    build->outputs = job->installed;
-    job->installed = (struct sp_files){NULL, 0};
+    build->outputs = job->installed.outputs;
+    job->installed.outputs = (struct sp_files){NULL, 0};
     return 0;
 }
 
@@ -318,12 +272,8 @@ int sp_build_run(struct sp_build **out, const struct sp_install *install, const 
         return sp_err(SP_ECANNOT, "out of memory");
     rc = run(&job);
     sp_scratch_free(&job.scratch);
-    sp_steps_free(&job.steps);
-    sp_files_free(&job.inputs);
-    sp_files_free(&job.installed);
-    sp_buf_free(&job.record);
-    sp_recipe_free(&job.recipe);
-    json_decref(job.plan);
+    sp_installed_free(&job.installed);
+    sp_build_plan_free(&job.plan);
     return rc;
 }
 

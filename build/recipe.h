@@ -19,6 +19,7 @@ struct sp_product {
     bool needs_python; /* a command names {python} */
     bool is_library;   /* {library} of the others */
     bool is_program;
+    bool is_given; /* not to be built: out/<name> is among the inputs */
 };
 
 struct sp_recipe {

@@ -181,7 +181,7 @@ int sp_steps_plan(struct sp_steps *out, const struct sp_recipe *recipe, const st
 
     *out = (struct sp_steps){NULL, 0};
     for (size_t i = 0; i < recipe->count && rc == 0; i++)
-        if (!recipe->product[i].needs_python || python->include != NULL)
+        if (!recipe->product[i].is_given && (!recipe->product[i].needs_python || python->include != NULL))
             rc = plan_product(out, &recipe->product[i], recipe->product[0].name, &common);
     return rc;
 }

@@ -2,6 +2,7 @@
 #include "base/err.h"
 #include "base/json.h"
 #include "base/proc.h"
+#include "build/plan.h"
 #include "build/scratch.h"
 #include "verify/merge.h"
 
@@ -46,25 +47,81 @@ static int choose_archs(struct job *job)
     return sp_archs_choose(&probe->archs, job->options->archs, &known, &probe->gpus, &probe->tools);
 }
 
-static int plan(struct job *job)
+static const char *site_of(const struct job *job)
 {
-    static const struct sp_python none = {.include = NULL};
-    int rc = sp_toolchain_find(&job->probe->tools, job->options->site);
+    return job->options->install ? job->options->install->site : NULL;
+}
 
-    if (rc == 0)
-        rc = sp_recipe_load(&job->recipe, SP_RECIPE);
+static int plan_recipe(struct job *job)
+{
+    int rc = sp_recipe_load(&job->recipe, SP_RECIPE);
+
     if (rc == 0) {
         sp_recipe_keep(&job->recipe, 1); /* of our own only the library */
         rc = sp_recipe_join(&job->recipe, SP_RECIPE_UPSTREAM);
     }
+    return rc == 0 ? sp_recipe_join(&job->recipe, SP_RECIPE_PROBE) : rc;
+}
+
+/* Python's headers are in the record of what is built for it, whatever else needs them. */
+static int find_installed(struct sp_buf *out, const struct job *job, struct sp_build_plan *plan, const char *name)
+{
+    const struct sp_install *install = job->options->install;
+    struct sp_python python = {.include = NULL};
+    struct sp_installed installed = {.same = false};
+    int rc = sp_build_plan_needs_python(plan) ? sp_python_find(&python, install) : 0;
+
     if (rc == 0)
-        rc = sp_recipe_join(&job->recipe, SP_RECIPE_PROBE);
+        rc = sp_build_plan_fill(plan, &job->probe->tools, &job->probe->archs, &python);
+    if (rc == 0)
+        rc = sp_installed_read(&installed, install, plan);
+    if (rc == 0)
+        rc = sp_installed_take(out, install, &installed, name);
+    sp_installed_free(&installed);
+    sp_python_free(&python);
+    return rc;
+}
+
+/* The install's own, if building it would give the same bytes; what hinders is no error, then it is built. */
+static int reuse(struct job *job, struct sp_product *product, const struct sp_upstream *upstream)
+{
+    struct sp_buf bytes = SP_BUF_INIT;
+    struct sp_build_plan plan;
+    char name[NAME_MAX + 8];
+    int rc = sp_build_plan_load(&plan, upstream);
+
+    if (rc == 0)
+        rc = find_installed(&bytes, job, &plan, product->name);
+    sp_build_plan_free(&plan);
+    if (rc != 0) {
+        sp_err_clear();
+        return 0;
+    }
+    (void)snprintf(name, sizeof name, "../out/%s", product->name);
+    rc = sp_files_add(&job->inputs, name, &bytes);
+    if (rc == 0)
+        rc = sp_words_add(&job->probe->reused, product->name);
+    product->is_given = rc == 0;
+    return rc;
+}
+
+static int plan(struct job *job)
+{
+    static const struct sp_python none = {.include = NULL};
+    int rc = sp_toolchain_find(&job->probe->tools, site_of(job));
+
+    if (rc == 0)
+        rc = plan_recipe(job);
     if (rc == 0)
         rc = choose_archs(job);
     if (rc == 0)
         rc = sp_inputs_read(&job->inputs, &job->recipe);
     if (rc == 0)
         rc = sp_upstream_input(&job->inputs, job->upstream);
+    if (rc == 0 && job->options->install)
+        rc = reuse(job, &job->recipe.product[0], NULL);
+    if (rc == 0 && job->options->install)
+        rc = reuse(job, &job->recipe.product[1], job->upstream);
     return rc == 0 ? sp_steps_plan(&job->steps, &job->recipe, &job->probe->tools, &job->probe->archs, &none) : rc;
 }
 
@@ -78,6 +135,8 @@ static int compile(struct job *job, const char *folder)
                           &none, folder, job->options->progress, job->options->context);
 
     library = rc == 0 ? sp_files_find(&job->outputs, SP_UPSTREAM_LIBRARY) : NULL;
+    if (rc == 0 && library == NULL)
+        library = sp_files_find(&job->inputs, "../out/" SP_UPSTREAM_LIBRARY);
     if (library != NULL)
         memcpy(job->probe->library, library->sha256, sizeof job->probe->library);
     return rc;
@@ -94,8 +153,8 @@ static int add_arguments(struct sp_words *argv, const struct sp_probe_options *o
         rc = sp_words_addf(argv, "--bytes=%zu", options->bytes);
     if (rc == 0 && options->virtual_ranks)
         rc = sp_words_add(argv, "--virtual");
-    if (options->site != NULL) /* the one that SGLang's torch brings */
-        (void)snprintf(nccl, sizeof nccl, "%s/nvidia/nccl/lib/libnccl.so.2", options->site);
+    if (options->install != NULL) /* the one that SGLang's torch brings */
+        (void)snprintf(nccl, sizeof nccl, "%s/nvidia/nccl/lib/libnccl.so.2", options->install->site);
     if (rc == 0 && nccl[0] != '\0' && access(nccl, R_OK) == 0)
         rc = sp_words_addf(argv, "--nccl=%s", nccl);
     return rc == 0 ? sp_words_addf(argv, "--limit=%d", RUN_SECONDS) : rc;
@@ -150,7 +209,7 @@ static bool can_be_recorded(const struct job *job, int rc)
     const char *mode = json_string_value(json_object_get(job->probe->found, "mode"));
     const char *first = json_string_value(json_array_get(json_object_get(job->probe->found, "gpus"), 0));
 
-    return job->options->site != NULL && first != NULL && *first != '\0' && mode != NULL &&
+    return job->options->install != NULL && first != NULL && *first != '\0' && mode != NULL &&
            strcmp(mode, "process") == 0 && (rc == 0 || rc == SP_EDATA || rc == SP_EHANG || rc == SP_EFAIL);
 }
 
@@ -170,7 +229,7 @@ static int record(struct job *job, int rc)
     for (size_t i = 0; i < json_array_size(gpus) && i < WORLD_MAX; i++)
         uuid[item.count++] = json_string_value(json_array_get(gpus, i));
     if (added == 0)
-        added = sp_verdict_add(&job->probe->verdict, job->options->site, &item, 1);
+        added = sp_verdict_add(&job->probe->verdict, site_of(job), &item, 1);
     if (added < 0) {
         if (asprintf(&job->probe->not_recorded, "%s%s%s", sp_err_message(), *sp_err_hint_text() ? "; " : "",
                      sp_err_hint_text()) < 0)
@@ -226,6 +285,7 @@ void sp_probe_free(struct sp_probe *probe)
     if (probe == NULL)
         return;
     sp_toolchain_free(&probe->tools);
+    sp_words_free(&probe->reused);
     json_decref(probe->found);
     free(probe->verdict);
     free(probe->not_recorded);

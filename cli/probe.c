@@ -65,6 +65,8 @@ static int show_text(const struct sp_report *report, const struct sp_probe *prob
                  (long long)json_integer_value(json_object_get(found, "wrong")));
     if (*refusal)
         (void)printf("with neither kernel allowed it refuses: %s\n", refusal);
+    for (size_t i = 0; i < probe->reused.count; i++)
+        (void)printf("%s is the install's: building it would give the same bytes\n", probe->reused.word[i]);
     if (probe->verdict)
         (void)printf("backend upstream is in the verdict %s\n", probe->verdict);
     if (probe->not_recorded)
@@ -76,14 +78,24 @@ static int show_text(const struct sp_report *report, const struct sp_probe *prob
 
 /* ---- JSON ---- */
 
+static json_t *reused_json(const struct sp_probe *probe)
+{
+    json_t *names = json_array();
+
+    for (size_t i = 0; i < probe->reused.count; i++)
+        (void)json_array_append_new(names, sp_json_text(probe->reused.word[i]));
+    return names;
+}
+
 static void show_json(struct sp_report *report, const struct sp_probe *probe)
 {
     sp_report_set(report, "log", sp_json_text(probe->log));
     sp_report_set(report, "probe",
-                  probe->found ? json_pack("{s:O, s:o, s:o, s:o}", "found", probe->found, "library",
-                                           sp_json_text(probe->library), "not_recorded",
-                                           sp_json_text(probe->not_recorded), "verdict", sp_json_text(probe->verdict))
-                               : NULL);
+                  probe->found
+                      ? json_pack("{s:O, s:o, s:o, s:o, s:o}", "found", probe->found, "library",
+                                  sp_json_text(probe->library), "not_recorded", sp_json_text(probe->not_recorded),
+                                  "reused", reused_json(probe), "verdict", sp_json_text(probe->verdict))
+                      : NULL);
 }
 
 /* ---- all of it ---- */
@@ -133,7 +145,7 @@ int sp_probe_show(struct sp_report *report, struct sp_subject *subject, const st
     int rc;
 
     options->progress = progress ? sp_progress_step : NULL;
-    options->site = subject->install ? subject->install->site : NULL;
+    options->install = subject->install;
     rc = sp_upstream_probe(&probe, upstream, options);
     if (progress)
         sp_progress_end();

@@ -349,6 +349,61 @@ class Probed(Case):
         self.assertFalse((self.site / "sgl_pcie/libupstream.so").exists(), "a probe installs nothing")
 
 
+    def test_what_the_install_has_is_not_built_again(self):
+        """By its record, from the same inputs, by the same commands and compilers, and with the bytes that it names."""
+        self.patch()
+        self.tool("apply", "--site", self.site)
+
+        def both():
+            for words in ([], ["--upstream", "--source", self.checkout]):
+                self.tool("build", *words, "--site", self.site, "--arch", "sm_90", **self.gpus)
+
+        def reused():
+            answer = self.probe("--site", self.site)["probe"]
+            self.assertRegex(answer["library"], "^[0-9a-f]{64}$")
+            return answer["reused"], answer["library"]
+
+        none, library = reused()
+        self.assertEqual(none, [])
+        self.tool("build", "--site", self.site, "--arch", "sm_90", **self.gpus)
+        self.assertEqual(reused(), (["libpar.so"], library))
+        both()
+        self.assertEqual(reused(), (["libpar.so", "libupstream.so"], library))
+        log = self.folder / "toolkit/bin/log"
+        log.unlink(missing_ok=True)
+        reused()
+        self.assertNotIn("overlay.cu", log.read_text() if log.exists() else "")
+        self.assertEqual(self.probe()["probe"]["reused"], [], "no install, nothing to take from it")
+        self.assertEqual(self.probe("--site", self.site, "--arch", "sm_75,sm_90")["probe"]["reused"], [])
+
+        def source_changed():
+            with open(self.data / "kernels/a.c", "a") as file:
+                file.write("/* changed */\n")
+
+        def library_changed():
+            with open(self.site / "sgl_pcie/libupstream.so", "ab") as file:
+                file.write(b"x")
+
+        def record_damaged():
+            (self.site / "sgl_pcie/build.json").write_text("{")
+
+        def compiler_changed():
+            path = self.folder / "toolkit/bin/nvcc"
+            path.write_text(path.read_text().replace("V13.0.88", "V13.0.89"))
+
+        for change, left in (
+            (source_changed, ["libupstream.so"]),
+            (library_changed, ["libpar.so"]),
+            (record_damaged, ["libupstream.so"]),
+            (compiler_changed, []),
+        ):
+            with self.subTest(change.__name__):
+                both()
+                self.assertEqual(reused()[0], ["libpar.so", "libupstream.so"])
+                change()
+                self.assertEqual(reused()[0], left)
+
+
 @unittest.skipUnless(NVCC, "no nvcc")
 class Built(Case):
     def setUp(self):
