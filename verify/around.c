@@ -207,5 +207,6 @@ void sp_around_free(struct sp_around *around)
     sp_list_free(around->env);
     free(around->nvcc);
     free(around->no_nvcc);
+    free(around->get_nvcc);
     memset(around, 0, sizeof *around);
 }

@@ -28,6 +28,7 @@ struct sp_around {
     unsigned nvcc_major; /* 0: no nvcc */
     char *nvcc;          /* its version; NULL: none */
     char *no_nvcc;       /* why there is none */
+    char *get_nvcc;      /* what to do then; NULL: that is not known */
 };
 
 /* Of this machine and this process; without nvcc. SP_ECANNOT without memory. To be freed in any case. */

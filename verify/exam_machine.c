@@ -29,6 +29,21 @@ int sp_exam_driver(struct sp_findings *findings, const struct sp_patient *patien
 
 /* ---- the toolchain ---- */
 
+/* What a compiler said over several lines, in one. */
+static void join_lines(char *text)
+{
+    char *out = text;
+
+    for (const char *at = text; at && *at; at++) {
+        const bool gap = *at == '\n' || *at == ' ';
+
+        if (!gap || (out > text && out[-1] != ' '))
+            *out++ = *at == '\n' ? ' ' : *at;
+    }
+    if (out)
+        *out = '\0';
+}
+
 int sp_around_toolchain(struct sp_around *around, const char *site)
 {
     struct sp_toolchain tools;
@@ -39,6 +54,8 @@ int sp_around_toolchain(struct sp_around *around, const char *site)
         around->nvcc_major = sp_toolchain_major(&tools);
     } else {
         around->no_nvcc = strdup(sp_err_message());
+        around->get_nvcc = *sp_err_hint_text() ? strdup(sp_err_hint_text()) : NULL;
+        join_lines(around->no_nvcc);
         sp_err_clear();
     }
     sp_toolchain_free(&tools);
@@ -52,8 +69,9 @@ int sp_exam_toolchain(struct sp_findings *findings, const struct sp_patient *pat
 
     if (!around->nvcc)
         return sp_finding_add(findings, "toolchain.none", SP_WARN,
-                              "pip install nvidia-cuda-nvcc, in SGLang's environment", "%s",
-                              around->no_nvcc ? around->no_nvcc : "no nvcc");
+                              around->get_nvcc ? around->get_nvcc
+                                               : "mend that toolkit, or name another nvcc with SGL_PCIE_NVCC",
+                              "%s", around->no_nvcc ? around->no_nvcc : "no nvcc");
     if (cuda != SP_ABSENT && around->nvcc_major > (unsigned)(cuda / 1000))
         return sp_finding_add(findings, "toolchain.too-new", SP_BAD,
                               "an nvcc of the driver's CUDA, named with SGL_PCIE_NVCC, or a newer driver",

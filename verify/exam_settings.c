@@ -22,7 +22,7 @@ static int numbers(struct sp_buf *out, const struct sp_choice *choice)
     return rc;
 }
 
-static int find_uuid(struct sp_findings *findings, const struct sp_patient *patient)
+static int find_unread(struct sp_findings *findings, const struct sp_patient *patient, const char *id, const char *what)
 {
     const struct sp_choice *choice = &patient->survey->choice;
     struct sp_buf list = SP_BUF_INIT, remedy = SP_BUF_INIT;
@@ -33,12 +33,27 @@ static int find_uuid(struct sp_findings *findings, const struct sp_patient *pati
                  ? sp_buf_printf(&remedy, "export CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=%s", list.data)
                  : sp_buf_printf(&remedy, "export CUDA_VISIBLE_DEVICES with numbers: nvidia-smi -L");
     if (rc == SP_OK)
-        rc = sp_finding_add(
-            findings, "visible.uuid", SP_BAD, remedy.data,
-            "CUDA_VISIBLE_DEVICES names GPUs by UUID: SGLang's custom all-reduce raises ValueError on it");
+        rc = sp_finding_add(findings, id, SP_BAD, remedy.data,
+                            "CUDA_VISIBLE_DEVICES %s: SGLang's custom all-reduce raises ValueError on it", what);
     sp_buf_free(&list);
     sp_buf_free(&remedy);
     return rc;
+}
+
+/* Whole numbers between commas, as Python's int() reads them; SGLang skips a variable that is set to nothing. */
+static bool has_numbers(const char *list)
+{
+    bool good = true;
+
+    for (const char *at = list; good && at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+        const char *digits = at + strspn(at, " \t\n");
+        size_t len;
+
+        digits += *digits == '-' || *digits == '+';
+        len = strspn(digits, "0123456789");
+        good = len > 0 && strchr(",", digits[len + strspn(digits + len, " \t\n")]);
+    }
+    return good || *list == '\0';
 }
 
 int sp_exam_visible(struct sp_findings *findings, const struct sp_patient *patient)
@@ -52,7 +67,9 @@ int sp_exam_visible(struct sp_findings *findings, const struct sp_patient *patie
         return sp_finding_add(findings, "visible.mig", SP_BAD, "whole GPUs: sudo nvidia-smi -mig 0",
                               "CUDA_VISIBLE_DEVICES names MIG instances, between which there is no peer access");
     if (strstr(visible, "GPU-"))
-        rc = find_uuid(findings, patient);
+        rc = find_unread(findings, patient, "visible.uuid", "names GPUs by UUID");
+    else if (!has_numbers(visible))
+        rc = find_unread(findings, patient, "visible.numbers", "is no list of numbers");
     if (rc == SP_OK && patient->survey->choice.reordered)
         rc = sp_finding_add(findings, "visible.order", SP_WARN, "export CUDA_DEVICE_ORDER=PCI_BUS_ID",
                             "GPUs of several kinds: CUDA numbers the fastest first, everything else by the bus");
@@ -108,25 +125,78 @@ static int find_variables(struct sp_findings *findings, char *const *env, const 
     return rc;
 }
 
-static int find_odd_flag(struct sp_findings *findings, char *const *env)
-{
-    static const char *const known[] = {"0", "1", "unsafe"};
-    const char *value = sp_env_value(env, "SGLANG_FORCE_CUSTOM_AR_PCIE");
+/* What patched SGLang reads and cannot make sense of makes it stock, and a line in its log is all that says so. */
+struct own_variable {
+    const char *name, *id, *remedy;
+    const char *known[5]; /* the words that it may be; none: a number of seconds */
+};
 
-    for (size_t i = 0; value && i < sizeof known / sizeof *known; i++)
-        if (strcmp(value, known[i]) == 0)
-            value = NULL;
-    if (!value)
-        return SP_OK;
-    return sp_finding_add(findings, "settings.flag", SP_WARN, "export SGLANG_FORCE_CUSTOM_AR_PCIE=1",
-                          "SGLANG_FORCE_CUSTOM_AR_PCIE is '%s', none of 0, 1, unsafe: SGLang behaves as stock", value);
+static const struct own_variable own[] = {
+    {"SGLANG_FORCE_CUSTOM_AR_PCIE",
+     "settings.flag",
+     "export SGLANG_FORCE_CUSTOM_AR_PCIE=1",
+     {"0", "1", "unsafe", NULL}},
+    {"SGLANG_PCIE_AR_BACKEND",
+     "settings.backend",
+     "unset SGLANG_PCIE_AR_BACKEND",
+     {"auto", "peer", "host", "upstream", NULL}},
+    {"SGLANG_PCIE_AR_TIMEOUT_S", "settings.timeout", "unset SGLANG_PCIE_AR_TIMEOUT_S", {NULL}},
+};
+
+static bool is_seconds(const char *text)
+{
+    char *end;
+    const double seconds = strtod(text, &end);
+
+    return *text && text[strspn(text, "0123456789.eE+-")] == '\0' && *end == '\0' && seconds > 0 && seconds < 1e6;
+}
+
+static bool is_known(const struct own_variable *is, const char *value)
+{
+    bool known = false;
+
+    if (!is->known[0])
+        return is_seconds(value);
+    for (size_t i = 0; is->known[i]; i++)
+        known = known || strcmp(value, is->known[i]) == 0;
+    return known;
+}
+
+/* "0, 1, unsafe" */
+static int say_known(struct sp_buf *out, const struct own_variable *is)
+{
+    int rc = is->known[0] ? sp_buf_printf(out, "none of ") : sp_buf_printf(out, "no number of seconds above 0");
+
+    for (size_t i = 0; is->known[i] && rc == SP_OK; i++)
+        rc = sp_buf_printf(out, "%s%s", i ? ", " : "", is->known[i]);
+    return rc;
+}
+
+/* where: "in pid 42 ", or nothing: in this shell. */
+static int find_odd(struct sp_findings *findings, char *const *env, const char *where)
+{
+    int rc = SP_OK;
+
+    for (size_t i = 0; i < sizeof own / sizeof *own && rc == SP_OK; i++) {
+        const char *value = sp_env_value(env, own[i].name);
+        struct sp_buf known = SP_BUF_INIT;
+
+        if (!value || is_known(&own[i], value))
+            continue;
+        rc = say_known(&known, &own[i]);
+        if (rc == SP_OK)
+            rc = sp_finding_add(findings, own[i].id, SP_WARN, own[i].remedy,
+                                "%s%s is '%s', %s: SGLang behaves as stock", where, own[i].name, value, known.data);
+        sp_buf_free(&known);
+    }
+    return rc;
 }
 
 int sp_exam_settings(struct sp_findings *findings, const struct sp_patient *patient)
 {
     int rc = find_variables(findings, patient->around->env, "");
 
-    return rc < 0 ? rc : find_odd_flag(findings, patient->around->env);
+    return rc < 0 ? rc : find_odd(findings, patient->around->env, "");
 }
 
 /* ---- command lines ---- */
@@ -211,14 +281,17 @@ int sp_exam_servers(struct sp_findings *findings, const struct sp_patient *patie
 
     for (size_t i = 0; i < patient->around->server_count && rc == SP_OK; i++) {
         const struct sp_server *server = &patient->around->server[i];
-        char where[48];
+        char where[48], inside[48];
 
         (void)snprintf(where, sizeof where, "pid %jd has ", (intmax_t)server->pid);
+        (void)snprintf(inside, sizeof inside, "in pid %jd ", (intmax_t)server->pid);
         rc = find_options(findings, server);
         if (rc == SP_OK)
             rc = find_graphs(findings, server);
         if (rc == SP_OK)
             rc = find_variables(findings, server->env, where);
+        if (rc == SP_OK)
+            rc = find_odd(findings, server->env, inside);
         if (rc == SP_OK && sp_env_value(server->env, "CUDA_VISIBLE_DEVICES") &&
             strstr(sp_env_value(server->env, "CUDA_VISIBLE_DEVICES"), "GPU-"))
             rc = sp_finding_add(findings, "visible.uuid", SP_BAD, "start it with numbers in CUDA_VISIBLE_DEVICES",

@@ -119,7 +119,25 @@ static void test_toolchain(void **state)
     p.around.nvcc_major = 99;
     expect(&p, "toolchain", "", SP_INFO, NULL);
     p.around.nvcc = NULL;
-    expect(&p, "toolchain", "toolchain.none", SP_WARN, "pip install");
+    expect(&p, "toolchain", "toolchain.none", SP_WARN, "SGL_PCIE_NVCC");
+    p.around.get_nvcc = (char *)(uintptr_t) "pip install it";
+    expect(&p, "toolchain", "toolchain.none", SP_WARN, "pip install it");
+}
+
+/* What `build` would say, remedy and all, on one line. */
+static void test_toolchain_that_cannot_be_used(void **state)
+{
+    struct sp_around around = {0};
+
+    (void)state;
+    assert_int_equal(setenv("SGL_PCIE_NVCC", "/nonexistent/nvcc", 1), 0);
+    assert_int_equal(sp_around_toolchain(&around, NULL), SP_OK);
+    assert_null(around.nvcc);
+    assert_non_null(strstr(around.no_nvcc, "/nonexistent/nvcc"));
+    assert_non_null(strstr(around.get_nvcc, "unset it"));
+    assert_null(strchr(around.no_nvcc, '\n'));
+    sp_around_free(&around);
+    assert_int_equal(unsetenv("SGL_PCIE_NVCC"), 0);
 }
 
 static void test_devices_and_limits(void **state)
@@ -151,6 +169,9 @@ static void test_devices_and_limits(void **state)
 
 static void test_visible(void **state)
 {
+    static const char *const unread[] = {"CUDA_VISIBLE_DEVICES=abc",  "CUDA_VISIBLE_DEVICES=0,1,",
+                                         "CUDA_VISIBLE_DEVICES=0,,1", "CUDA_VISIBLE_DEVICES=0 1",
+                                         "CUDA_VISIBLE_DEVICES=0-1",  "CUDA_VISIBLE_DEVICES= "};
     struct patient p;
 
     (void)state;
@@ -159,6 +180,16 @@ static void test_visible(void **state)
     expect(&p, "visible", "", SP_INFO, NULL);
     ENV(&p, "CUDA_VISIBLE_DEVICES=GPU-b,GPU-a");
     expect(&p, "visible", "visible.uuid", SP_BAD, "CUDA_VISIBLE_DEVICES=1,0");
+    for (size_t i = 0; i < sizeof unread / sizeof *unread; i++) {
+        ENV(&p, unread[i]);
+        expect(&p, "visible", "visible.numbers", SP_BAD, "CUDA_VISIBLE_DEVICES=1,0");
+    }
+    ENV(&p, "CUDA_VISIBLE_DEVICES= 0 ,+1");
+    expect(&p, "visible", "", SP_INFO, NULL);
+    ENV(&p, "CUDA_VISIBLE_DEVICES=-1");
+    expect(&p, "visible", "", SP_INFO, NULL);
+    ENV(&p, "CUDA_VISIBLE_DEVICES=");
+    expect(&p, "visible", "", SP_INFO, NULL);
     ENV(&p, "CUDA_VISIBLE_DEVICES=MIG-1");
     expect(&p, "visible", "visible.mig", SP_BAD, "whole GPUs");
     ENV(&p, "CUDA_VISIBLE_DEVICES=0,1");
@@ -186,6 +217,32 @@ static void test_settings(void **state)
     expect(&p, "settings", "bypass.host-staged settings.nccl-p2p settings.launch-blocking", SP_WARN, NULL);
     ENV(&p, "SGLANG_OPT_USE_CUSTOM_ALL_REDUCE_V2=1", "SGLANG_USE_JIT_ALL_REDUCE=False");
     expect(&p, "settings", "bypass.v2", SP_INFO, NULL);
+}
+
+/* Each makes patched SGLang stock: python/sgl_pcie/flag.py and communicator.py. */
+static void test_own_variables(void **state)
+{
+    static const char *const seconds[] = {"abc", "", "0", "-1", "nan", "inf", "0x10", "1e6", "5s", "1,5"};
+    struct patient p;
+    char text[64];
+
+    (void)state;
+    make(&p);
+    ENV(&p, "SGLANG_PCIE_AR_BACKEND=foo");
+    expect(&p, "settings", "settings.backend", SP_WARN, "'foo', none of auto, peer, host, upstream: SGLang behaves");
+    ENV(&p, "SGLANG_PCIE_AR_BACKEND=");
+    expect(&p, "settings", "settings.backend", SP_WARN, "unset SGLANG_PCIE_AR_BACKEND");
+    ENV(&p, "SGLANG_PCIE_AR_BACKEND=upstream", "SGLANG_PCIE_AR_TIMEOUT_S=0.5");
+    expect(&p, "settings", "", SP_INFO, NULL);
+    for (size_t i = 0; i < sizeof seconds / sizeof *seconds; i++) {
+        (void)snprintf(text, sizeof text, "SGLANG_PCIE_AR_TIMEOUT_S=%s", seconds[i]);
+        ENV(&p, text);
+        expect(&p, "settings", "settings.timeout", SP_WARN, "no number of seconds above 0");
+    }
+    ENV(&p, "A=b");
+    SERVER_ENV(&p, "SGLANG_FORCE_CUSTOM_AR_PCIE=yes", "SGLANG_PCIE_AR_BACKEND=foo");
+    expect(&p, "settings", "", SP_INFO, NULL);
+    expect(&p, "servers", "settings.flag settings.backend", SP_WARN, "in pid 42 SGLANG_PCIE_AR_BACKEND is 'foo'");
 }
 
 static void test_servers(void **state)
@@ -317,11 +374,18 @@ static void test_ladder_precedence(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_healthy),           cmocka_unit_test(test_driver),
-        cmocka_unit_test(test_toolchain),         cmocka_unit_test(test_devices_and_limits),
-        cmocka_unit_test(test_visible),           cmocka_unit_test(test_settings),
-        cmocka_unit_test(test_servers),           cmocka_unit_test(test_graphs),
-        cmocka_unit_test(test_command_lines),     cmocka_unit_test(test_filters),
+        cmocka_unit_test(test_healthy),
+        cmocka_unit_test(test_driver),
+        cmocka_unit_test(test_toolchain),
+        cmocka_unit_test(test_toolchain_that_cannot_be_used),
+        cmocka_unit_test(test_devices_and_limits),
+        cmocka_unit_test(test_visible),
+        cmocka_unit_test(test_settings),
+        cmocka_unit_test(test_own_variables),
+        cmocka_unit_test(test_servers),
+        cmocka_unit_test(test_graphs),
+        cmocka_unit_test(test_command_lines),
+        cmocka_unit_test(test_filters),
         cmocka_unit_test(test_ladder_precedence),
     };
 
