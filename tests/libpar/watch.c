@@ -42,6 +42,7 @@ typedef struct {
     pid_t pid[WORLD], seen_as[WORLD]; /* of the process; what the others take it for */
     pid_t heir;
     int go, ready[WORLD], close[WORLD];
+    int abort; /* rank 0 is to call par_abort() */
     account of[WORLD];
 } stage;
 
@@ -120,8 +121,11 @@ static void be_rank(int rank, int comms)
         comm[c] = open_comm(rank, c, &e[c]);
     }
     __atomic_store_n(&s->ready[rank], 1, __ATOMIC_RELEASE);
-    while (!__atomic_load_n(&s->close[rank], __ATOMIC_ACQUIRE))
+    while (!__atomic_load_n(&s->close[rank], __ATOMIC_ACQUIRE)) {
+        if (rank == 0 && __atomic_exchange_n(&s->abort, 0, __ATOMIC_ACQ_REL))
+            par_abort(comm[0], "for the test");
         pause_ms(1);
+    }
     for (int c = 0; c < comms; c++) {
         s->of[rank].status[c] = par_status(comm[c]);
         par_last_report(comm[c], &s->of[rank].report[c]);
@@ -234,7 +238,7 @@ static void finish(int victim, int closer, int comms)
 }
 
 /* closer: a rank that closes before, and says nothing; -1: none */
-static int in_time(int victim, int closer, int comms, void (*burden)(void), pid_t disguise, double limit_ms)
+static int named_in_time(int victim, int closer, int comms, void (*burden)(void), pid_t disguise, double limit_ms)
 {
     double struck_at;
     int good = 1;
@@ -260,7 +264,7 @@ static void kill_one(int victim, int closer, int comms, void (*burden)(void), pi
 {
     int good = 0;
     for (int attempt = 0; attempt < 3 && !good; attempt++) {
-        good = in_time(victim, closer, comms, burden, disguise, limit_ms);
+        good = named_in_time(victim, closer, comms, burden, disguise, limit_ms);
         if (s->heir)
             kill(s->heir, SIGKILL);
     }
@@ -318,6 +322,33 @@ static void two_that_end_together_are_noticed_too(void **state)
     }
     for (int r = 0; r < WORLD; r++)
         end_rank(r, r % 3 ? -SIGKILL : 0);
+}
+
+static int hear_of_an_abort(void)
+{
+    double at;
+    int in_20_ms = 1;
+    start(1, -1, NULL, 0);
+    at = now_ms();
+    __atomic_store_n(&s->abort, 1, __ATOMIC_RELEASE);
+    for (int r = 0; r < WORLD; r++) {
+        assert_true(wait_for(&s->of[r].told));
+        assert_non_null(strstr(s->of[r].line, r == 0 ? "rank 0 aborted: for the test" : "rank 0 aborted"));
+        in_20_ms = in_20_ms && s->of[r].told_at_ms[0] - at <= 20;
+    }
+    for (int r = 0; r < WORLD; r++)
+        end_rank(r, 0);
+    return in_20_ms;
+}
+
+/* By chance in one of five, when watchers look every 100 ms only. */
+static void an_abort_is_heard_at_once(void **state)
+{
+    int in_time = 0;
+    (void)state;
+    for (int i = 0; i < 5; i++)
+        in_time += hear_of_an_abort();
+    assert_true(in_time >= 3);
 }
 
 /*
@@ -402,6 +433,7 @@ static void closing_is_quick_and_leaves_nothing(void **state)
         struct par_comm *comm = open_comm(0, 0, &e);
         pause_ms(i % 3);
         close_comm(comm);
+        assert_int_equal(s->control[0].life[0], 0);
         s->control[0].closing[0] = 0;
     }
     assert_true(now_ms() - begin < 5000); /* waiting for the watcher's next look would take 10 s */
@@ -470,7 +502,7 @@ static void a_word_tells_an_end_from_leaving(void **state)
     assert_int_equal(pthread_create(&thread, NULL, hold, &h), 0);
     pthread_join(thread, NULL);
     assert_int_equal(h.word, 0);
-    assert_int_equal(pthread_mutex_lock(&mutex), EOWNERDEAD); /* the C library's own list is back in place */
+    assert_int_equal(pthread_mutex_trylock(&mutex), EOWNERDEAD); /* the C library's own list is back in place */
     pthread_mutex_unlock(&mutex);
     pthread_mutex_destroy(&mutex);
     pthread_mutexattr_destroy(&robust);
@@ -508,6 +540,7 @@ int main(void)
         cmocka_unit_test_teardown(the_pidfd_is_the_second_witness, sweep),
         cmocka_unit_test_teardown(closing_is_no_failure_and_the_next_one_is_watched, sweep),
         cmocka_unit_test_teardown(two_that_end_together_are_noticed_too, sweep),
+        cmocka_unit_test_teardown(an_abort_is_heard_at_once, sweep),
         cmocka_unit_test_teardown(the_line_is_out_before_a_socket_has_closed, sweep),
         cmocka_unit_test_teardown(closing_is_quick_and_leaves_nothing, sweep),
         cmocka_unit_test_teardown(signals_are_for_the_programs_own_threads, sweep),
