@@ -7,9 +7,11 @@ tensors, and everything else to what was there before.
 
 prepare() is what the hooks call before SGLang builds the communicator of a group, admit() what its NVLink test calls
 while it does. prepare() is collective over the group and never raises for a reason that lies with us: either all ranks
-of the group run on the library, or all have stock.
+of the group run on the library, or all have stock. Its answer is for the next communicator of that very group: one that
+is built without it has stock.
 """
 
+import contextlib
 import ctypes
 import functools
 import inspect
@@ -38,10 +40,11 @@ class Unusable(Exception):
 
 
 class _Setup:
-    """The group whose communicator SGLang is about to build, if it is to run on the library."""
+    """From prepare() until the communicator is built."""
 
-    library = None
-    admitted = False
+    group = None  # whose next communicator is to run on the library
+    building = False  # that communicator is being built
+    admitted = False  # and SGLang's NVLink test has let it pass
     full_nvlink = False
 
 
@@ -53,7 +56,7 @@ def prepare(group, module):
 
     module: of SGLang's class CustomAllreduce, whose `ops` is replaced then.
     """
-    _setup.library, _setup.admitted = None, False
+    _setup.group = None
     world, rank = dist.get_world_size(group=group), dist.get_rank(group=group)
     gpus = sum(name.startswith("gpu ") for name in machine.now())
     if world not in (2, 4, 6, 8) or 0 < gpus < world:
@@ -70,16 +73,38 @@ def prepare(group, module):
             log.warning("stock all-reduce for this group of %d ranks, not %s: %s", world, LIBRARY, reason)
         return
     if not isinstance(module.ops, Ops):
-        module.ops = Ops(module.ops, library)
-    _setup.library = library
+        _adopt(module, library)
+    _setup.group = group
     if rank == 0:
         log.info("SGLang's own custom all-reduce of this group of %d ranks: %s %.12s", world, LIBRARY, said["library"])
+
+
+def _adopt(module, library):
+    """From now on the class asks us, and tells for which group it is being built."""
+    stock = module.CustomAllreduce.__init__
+
+    @functools.wraps(stock)
+    def init(self, group, *args, **kwargs):
+        with _building(group):
+            stock(self, group, *args, **kwargs)
+
+    module.ops = Ops(module.ops, library)
+    module.CustomAllreduce.__init__ = init
+
+
+@contextlib.contextmanager
+def _building(group):
+    _setup.building, _setup.group = group is not None and group is _setup.group, None
+    try:
+        yield
+    finally:
+        _setup.building = _setup.admitted = False
 
 
 def admit(full_nvlink):
     """SGLang's NVLink test: may this group's communicator be set up? full_nvlink: what the test found, which the
     kernel is told, while SGLang goes by our answer."""
-    _setup.admitted, _setup.full_nvlink = _setup.library is not None, full_nvlink
+    _setup.admitted, _setup.full_nvlink = _setup.building, full_nvlink
     return _setup.admitted
 
 

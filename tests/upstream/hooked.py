@@ -127,9 +127,12 @@ def run(car, torch, changes):
     os.environ["FAKE_OVERLAY_FAIL"] = changes.get("fail", "")
     open(LOG, "w").close()
     del harness.calls[:], harness.Log.lines[:]
-    device, out = torch.device("cuda:0"), {"scenario": changes}
-    chosen = harness.choose(car, harness.Group(), device)
-    comm = harness.attempt(chosen, group=harness.Group(), device=device)
+    device, group, out = torch.device("cuda:0"), harness.Group(), {"scenario": changes}
+    if not changes.get("unasked"):
+        chosen = harness.choose(car, group, device)
+    if changes.get("unasked") or changes.get("abandoned"):  # a subclass, past the hook in every release
+        chosen, group = type("CustomAllreduce", (car.CustomAllreduce,), {}), harness.Group()
+    comm = harness.attempt(chosen, group=group, device=device)
     if isinstance(comm, list):
         out["raised"] = comm
     else:

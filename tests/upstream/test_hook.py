@@ -156,6 +156,22 @@ class OnStock(Trees):
         self.assertTrue(four["disabled"])
         self.assertEqual(again["overlay"][-1], "dispose 0")
 
+    def test_a_communicator_that_nobody_asked_for(self):
+        """Built past the hook, behind a group that runs on the library, or that was about to be built: the ranks have
+        agreed on nothing."""
+        for version in ERAS:
+            with self.subTest(version):
+                for past in ({"unasked": True}, {"abandoned": True}):
+                    first, four, two, last = self.run_in(
+                        self.tree(version), FOUR, {**FOUR, **past}, {**TWO, **past}, FOUR, **UNSAFE
+                    )
+                    self.assertTrue(four["disabled"])
+                    self.assertOnStock(four, False)
+                    self.assertFalse(two["disabled"])
+                    self.assertOnStock(two, True)
+                    for made in (first, last):
+                        self.assertEqual(made["overlay"][-1], "dispose 0")
+
     def test_a_library_that_cannot_be_used(self):
         for damage in ("abi", "bytes", "symbols"):
             for version in ("0.5.5", "0.5.11"):
