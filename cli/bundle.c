@@ -16,7 +16,7 @@
 
 /* ---- the parts ---- */
 
-/* What status shows, without the folders; and the verdict that it speaks of. */
+/* What status shows, without the folders; and the verdict that it speaks of. The profile has a part of its own. */
 static int put_status(json_t *bundle, const struct sp_examination *is)
 {
     static const char *const folders[] = {"root", "site", "python", "checkout"};
@@ -28,6 +28,7 @@ static int put_status(json_t *bundle, const struct sp_examination *is)
         sp_show_install(&inner, is->subject.install, is->plan, &facts);
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++)
         (void)json_object_del(json_object_get(inner.object, "install"), folders[i]);
+    (void)json_object_del(inner.object, "profile");
     if (rc == SP_OK && facts.verdict.present)
         (void)json_object_set(bundle, "verdict", facts.verdict.content);
     (void)json_object_set_new(bundle, "status", inner.object);

@@ -242,8 +242,10 @@ static int profile_row(struct sp_table *table, const struct sp_profile_now *prof
     char *summary = profile->present ? sp_profile_summary(profile->content) : NULL;
     int rc;
 
-    if (!profile->present)
+    if (!profile->present && strcmp(profile->reason, "there is none for this machine") == 0)
         rc = row(table, "profile", "none for this machine");
+    else if (!profile->present)
+        rc = joined_row(table, "profile", "none that counts", profile->reason);
     else
         rc = summary ? joined_row(table, "profile", profile->fresh ? "fresh" : "stale", summary)
                      : sp_err(SP_ECANNOT, "out of memory");

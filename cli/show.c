@@ -115,6 +115,12 @@ static json_t *verdict_json(const struct sp_verdict_now *verdict)
                      verdict->result, "reasons", verdict->reasons);
 }
 
+static json_t *profile_json(const struct sp_profile_now *profile)
+{
+    return json_pack("{s:b, s:b, s:b, s:s?}", "present", profile->present, "fresh", profile->fresh, "wins",
+                     profile->wins, "reason", profile->reason);
+}
+
 void sp_show_install(struct sp_report *report, const struct sp_install *install, const struct sp_plan *plan,
                      const struct sp_facts *facts)
 {
@@ -125,6 +131,7 @@ void sp_show_install(struct sp_report *report, const struct sp_install *install,
     sp_report_set(report, "flag", flag_json(&facts->flag));
     sp_report_set(report, "extension", extension_json(&facts->extension));
     sp_report_set(report, "verdict", verdict_json(&facts->verdict));
+    sp_report_set(report, "profile", profile_json(&facts->profile));
 }
 
 static json_t *changes_json(const struct sp_changes *changes)

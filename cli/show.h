@@ -12,7 +12,7 @@
 #include "verify/verdict.h"
 
 /* Keys of the JSON object that sp_show_install() sets, for the table of commands. */
-#define SP_SHOW_FIELDS "install", "pending", "flag", "extension", "verdict"
+#define SP_SHOW_FIELDS "install", "pending", "flag", "extension", "verdict", "profile"
 
 /* The parts of an install that are not in a plan. */
 struct sp_facts {

@@ -206,6 +206,22 @@ class Status(Enabled):
         self.assertIn("gpu 1 was %s, is absent" % GPUS[1], told["verdict"]["reasons"])
         self.assertIn("gpu 1 was", self.cli("status", "--site", self.site, FAKE_GPUS=GPUS[0]))
 
+    def test_a_profile_that_does_not_count_is_said(self):
+        self.enable()
+        told = self.status()
+        self.assertEqual(told["profile"], {"present": True, "fresh": True, "wins": True, "reason": None})
+        (path,) = self.state.glob("*/profile.json")
+        content = json.loads(path.read_text())
+        for spoil in ({"tables": [{**content["tables"][0], "world": 1}]}, {"tables": None}, {"bound": {}}):
+            path.write_text(json.dumps({**content, **spoil}))
+            told = self.status()
+            self.assertEqual((told["profile"]["present"], told["profile"]["wins"]), (False, False))
+            self.assertIn("damaged: field ", told["profile"]["reason"])
+            self.assertRegex(self.cli("status", "--site", self.site), r"profile  none that counts \(.*profile.json: damaged: field")
+            self.assertIn("damaged", self.python(self.site, "from sgl_pcie import machine, profile; print(profile.load(machine.now())[1])"))
+        path.unlink()
+        self.assertIn("profile  none for this machine\n", self.cli("status", "--site", self.site))
+
 
 if __name__ == "__main__":
     assert sys.version_info >= (3, 8)
