@@ -12,6 +12,7 @@ another stream, and under torch.compile with fullgraph. Prints one JSON object; 
 
 import argparse
 import faulthandler
+import fcntl
 import importlib.abc
 import importlib.machinery
 import inspect
@@ -152,8 +153,33 @@ class Count:
         setattr(owner, name, counted)
 
 
+class Turn:
+    """One group at a time where ranks share GPUs: the library gives a GPU's room to the ranks of a group and knows of no
+    other, so two groups whose kernels wait can keep each other's last rank out for good."""
+
+    def __init__(self, context):
+        self.ready, self.go = context.Semaphore(0), context.Event()
+
+    def take(self, seconds):
+        """In a rank, once it has imported everything."""
+        self.ready.release()
+        self.go.wait()
+        faulthandler.dump_traceback_later(seconds)
+
+    def give(self, ranks):
+        """In their parent, which holds what this returns for as long as the turn lasts."""
+        for _ in ranks:
+            while not self.ready.acquire(timeout=1) and all(process.is_alive() for process in ranks):
+                pass
+        lock = open(os.path.join(tempfile.gettempdir(), "gpu-sglang.lock"), "w")
+        if shared.RANKS:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        self.go.set()
+        return lock
+
+
 class Rank:
-    def __init__(self, options, rank):
+    def __init__(self, options, rank, turn):
         import torch
         import torch.distributed as dist
 
@@ -173,6 +199,7 @@ class Rank:
         import sglang
 
         self.version = getattr(sglang, "__version__", "?")
+        turn.take(options.timeout - 5)
         start_distributed(self.parallel_state, options.world, rank, options.port)
         self.group = make_group(self.parallel_state, options.world, rank)
         self.parallel_state._TP = self.group  # SGLang's own custom all-reduce of some releases asks which rank it is
@@ -356,7 +383,7 @@ class Rank:
         return out
 
 
-def worker(rank, options, queue):
+def worker(rank, options, queue, turn):
     lines = []
     handler = logging.Handler()
     handler.emit = lambda record: lines.append("%s %s %s" % (record.name, record.levelname, record.getMessage()))
@@ -368,9 +395,8 @@ def worker(rank, options, queue):
     if options.backend:
         os.environ[BACKEND] = options.backend
     shared.separate()
-    faulthandler.dump_traceback_later(options.timeout - 5)
     try:
-        out = Rank(options, rank).result(lines)
+        out = Rank(options, rank, turn).result(lines)
     except Exception:
         out = {"failed": [traceback.format_exc()], "log": lines}
     queue.put((rank, out))
@@ -401,9 +427,11 @@ def main():
 
     context = multiprocessing.get_context("spawn")
     queue = context.Queue()
-    ranks = [context.Process(target=worker, args=(r, options, queue), daemon=True) for r in range(options.world)]
-    for process in ranks:
-        process.start()
+    turn, ranks = Turn(context), []
+    for rank in range(options.world):
+        ranks.append(context.Process(target=worker, args=(rank, options, queue, turn), daemon=True))
+        ranks[-1].start()
+    lock = turn.give(ranks)
     results, until = {}, time.time() + options.timeout
     while len(results) < options.world and time.time() < until:
         try:
@@ -414,6 +442,8 @@ def main():
                 break
     for process in ranks:
         process.kill()
+        process.join()
+    lock.close()
     failed = [f for r in range(options.world) for f in results.get(r, {"failed": ["rank %d: no answer" % r]})["failed"]]
     out = dict(results.get(0, {}), name=options.name, failed=failed, ok=not failed)
     text = json.dumps(out)

@@ -101,7 +101,7 @@ group() {
     shift 4
     [ $(((${#started[@]} + 1) * world)) -le "$at_once" ] || finish
     started+=("$name-w$world")
-    limited "${GROUPS_LIMIT:-100}" "$out/groups-$name-w$world.log" python3 "$here/groups.py" --site "$site" --world "$world" --port "$port" \
+    limited $((${GROUPS_LIMIT:-100} + 60 + 40 * ${#started[@]})) "$out/groups-$name-w$world.log" python3 "$here/groups.py" --site "$site" --world "$world" --port "$port" \
         --timeout $((${GROUPS_LIMIT:-100} - 5)) --out "$out/groups.jsonl" --name "$name" "$@" &
     waiting+=($!)
 }
@@ -125,7 +125,8 @@ waiting=() started=()
 groups_of() {
     local world=$1 site=0.5.11
     share "$world"
-    # So many processes at a time: without MPS those of one GPU take turns, and a kernel that waits holds its turn.
+    # So many processes at a time: those of one GPU take turns, and a kernel that waits holds its turn. Where ranks share
+    # GPUs one group at a time uses them (groups.py), while the others import.
     at_once=$((${RANKS_SHARE_GPUS:-0} ? 24 : 5 * gpus))
     # What 0.5.23 has itself, V2, is compiled at first use; without it, V1.
     GROUPS_LIMIT=${GROUPS_LIMIT:-200} group 0.5.23 "$world" 29611 0.5.23 --expect ours --log "$unproved"
