@@ -21,7 +21,6 @@ import os
 import shutil
 import signal
 import statistics
-import sys
 import tempfile
 import time
 
@@ -128,8 +127,6 @@ class Arms:
         if mode == "v1":
             from sglang.srt.distributed.device_communicators.custom_all_reduce import CustomAllreduce
 
-            if "sgl_pcie.upstream" in sys.modules:
-                sys.modules["sgl_pcie.upstream"]._setup.library = None  # the kernel package's from here on
             return CustomAllreduce(self.group.cpu_group, self.group.device), nccl
         return None, second_nccl(self.group) if mode == "nccl-no-p2p" else nccl
 

@@ -30,7 +30,7 @@ class Rank(groups.Rank):
         self.check(isinstance(module.ops, upstream.Ops), "SGLang's ops are not replaced")
         self.library = module.ops._library
         self.check(self.library.has(self.ca._ptr), "the communicator is not the library's")
-        upstream._setup.library = None  # what is built now has the kernel package's
+        # Built without the hook that asks all ranks: this one has the kernel package's.
         stock = type(self.ca)(self.group.cpu_group, self.device)
         self.check(self.world > 2 or not stock.disabled, "no stock to compare with")
         self.stock = None if stock.disabled else stock  # more than two ranks without NVLink: the kernel package has none
