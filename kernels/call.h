@@ -30,7 +30,8 @@ enum {
     PAR_SLOTS = 4,       /* slots of a sentinel lane; see protocol.h for why four */
     PAR_FLAG_WORDS = 32, /* a flag has 128 bytes to itself */
     PAR_MAX_WORKERS = 512,
-    PAR_TAGGED_WORKERS = 256 /* tagged: more registers a thread */
+    PAR_TAGGED_WORKERS = 256, /* tagged: more registers a thread */
+    PAR_SPARE_PROCESSORS = 4  /* multiprocessors that no call takes; see par_room() */
 };
 
 #define PAR_EMPTY 0xffffffffu /* the sentinel: a word that has not arrived */
@@ -145,6 +146,15 @@ static inline uint32_t par_inverse(uint32_t divisor) { return (uint32_t)((0x1000
 int par_is_chunked(int algorithm);
 int par_is_two_shot(int algorithm);
 int par_is_tagged(int algorithm);
+
+/*
+ * Most lanes of a call by each of `sharing` ranks on a GPU of so many multiprocessors that hold `blocks` blocks each. A
+ * lane that waits for a place would keep its peers waiting, so all must fit; and some place stays free. Two
+ * communicators may have a call under way at the same time, in one order on this rank and in the other on that: then
+ * each fills a GPU that the other one waits for. Lanes are placed in order, and a lane needs nothing but the same lane of
+ * its peers, so what finds the place that is left ends, and makes place for the next.
+ */
+uint32_t par_room(int blocks, int processors, int sharing);
 
 /* Geometry for an algorithm and world size; lanes <= PAR_LANES, sentinel_bytes and tile_bytes as configured (0: the
  * library's). Small values make small boxes, for the emulator. */

@@ -2,7 +2,6 @@
 #include "comm.h"
 
 #include <ctype.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -140,24 +139,25 @@ static int load_kernel(const void *kernel, int *blocks)
     return PAR_OK;
 }
 
-/* Load every kernel that this communicator may use and see how many lanes fit beside each other with `sharing` ranks on
- * this device: a lane that waits for a place would keep its peers waiting. */
+/* Load every kernel that this communicator may use and see how many lanes there is room for with `sharing` ranks on this
+ * device. */
 static int load_kernels(struct par_comm *comm, int sharing)
 {
-    int processors = 0, least = INT_MAX, error = PAR_OK;
+    uint32_t least = UINT32_MAX;
+    int processors = 0, error = PAR_OK;
     CUDA(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, comm->device));
     for (int i = 0; !error && i < PAR_ALGORITHMS * PAR_DTYPES; i++) {
         int algorithm = i / PAR_DTYPES, blocks = 0;
         if (algorithm != PAR_AUTO && served(&comm->options, algorithm)) {
             error = load_kernel(par_kernel(algorithm, i % PAR_DTYPES, comm->world, (unsigned)sharing), &blocks);
-            blocks = blocks * processors / sharing;
-            least = blocks < least ? blocks : least;
+            if (par_room(blocks, processors, sharing) < least)
+                least = par_room(blocks, processors, sharing);
         }
     }
     if (!error && least < 1)
         error = par_error(PAR_ERR_UNSUPPORTED, "device %d cannot hold a block of each of %d ranks at once",
                           comm->device, sharing);
-    comm->lanes = (uint32_t)least;
+    comm->lanes = least;
     if (error)
         return error;
     CUDA(cudaDeviceGetPCIBusId(comm->bus[comm->rank], PAR_BUS_ID, comm->device));

@@ -71,6 +71,12 @@ static uint32_t tile_for(int algorithm, int world)
     return bytes;
 }
 
+uint32_t par_room(int blocks, int processors, int sharing)
+{
+    const int used = processors - PAR_SPARE_PROCESSORS;
+    return used > 0 ? (uint32_t)(blocks * used / sharing) : 0;
+}
+
 void par_geometry_init(par_geometry *out, int algorithm, int world, uint32_t lanes, uint64_t sentinel_bytes,
                        uint32_t tile_bytes)
 {

@@ -18,8 +18,9 @@
  * Order. Calls on one communicator must be ordered one after the other. Outside capture the library orders them itself
  * when the stream changes; graphs that are replayed on several streams must be ordered by the caller. Two calls that
  * really overlap on a GPU are detected there, and the communicator is aborted (PAR_ERR_OVERLAP).
- * Calls of two communicators on the same GPUs must be in the same order on all ranks too, as with any collective: each
- * may fill a GPU while it waits for its peers.
+ * Calls of several communicators on the same GPUs must be in the same order on all ranks too, as with any collective:
+ * each may fill a GPU while it waits for its peers. But two at a time may meet in any order: a few multiprocessors stay
+ * free, which is enough for the one to end beside the other.
  * A communicator is used by one host thread at a time; par_abort(), par_status() and par_last_report() may be called
  * from any thread. Several communicators in one process are independent of each other.
  *

@@ -60,6 +60,55 @@ static void every_lane_fits_and_hears_from_every_peer(void **state)
     }
 }
 
+enum { CALLS = 2 };
+
+/* Calls of two communicators at the same time, as a GPU places their lanes: in order, a call when the one before it in the
+ * queue is placed. first[r]: the call that rank r has in front. Do both end? */
+static int both_end(uint32_t lanes, uint32_t slots, int world, uint32_t first)
+{
+    uint32_t placed[PAR_MAX_WORLD][CALLS] = {{0}}, ended[CALLS] = {0}, before;
+    do {
+        before = ended[0] + ended[1];
+        for (int r = 0; r < world; r++)
+            for (uint32_t turn = 0, call = first >> r & 1; turn < CALLS; turn++, call = 1 - call)
+                while (placed[r][call] < lanes && (turn == 0 || placed[r][1 - call] == lanes) &&
+                       placed[r][0] - ended[0] + placed[r][1] - ended[1] < slots)
+                    placed[r][call]++;
+        for (int call = 0; call < CALLS; call++) {
+            uint32_t everywhere = lanes; /* so many lanes have all their peers */
+            for (int r = 0; r < world; r++)
+                everywhere = placed[r][call] < everywhere ? placed[r][call] : everywhere;
+            ended[call] = everywhere;
+        }
+    } while (ended[0] + ended[1] > before);
+    return ended[0] == lanes && ended[1] == lanes;
+}
+
+static void two_communicators_may_meet_in_any_order(void **state)
+{
+    (void)state;
+    for (int w = 0; w < WORLDS; w++)
+        for (int blocks = 1; blocks <= 3; blocks++)
+            for (int processors = 8; processors <= 200; processors += 3) {
+                const uint32_t room = par_room(blocks, processors, 1), slots = (uint32_t)(blocks * processors);
+                assert_in_range(room, 1, slots - 1);
+                for (uint32_t first = 0; first < 1u << worlds[w]; first++)
+                    assert_true(both_end(room, slots, worlds[w], first));
+                assert_true(both_end(slots, slots, worlds[w], 0));
+                assert_false(both_end(slots, slots, worlds[w], 1)); /* what it is for */
+            }
+}
+
+static void ranks_of_a_gpu_share_its_room(void **state)
+{
+    (void)state;
+    for (int sharing = 1; sharing <= PAR_MAX_WORLD; sharing++)
+        assert_in_range(par_room(1, 132, sharing) * (uint32_t)sharing, 120, 132 - PAR_SPARE_PROCESSORS);
+    assert_int_equal(par_room(1, 20, 8), 2);
+    assert_int_equal(par_room(1, 8, 8), 0); /* no place for all: refused */
+    assert_int_equal(par_room(2, PAR_SPARE_PROCESSORS, 1), 0);
+}
+
 static void areas_of_a_lane_do_not_overlap(void **state)
 {
     (void)state;
@@ -235,6 +284,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_lane_fits_and_hears_from_every_peer),
+        cmocka_unit_test(two_communicators_may_meet_in_any_order),
+        cmocka_unit_test(ranks_of_a_gpu_share_its_room),
         cmocka_unit_test(areas_of_a_lane_do_not_overlap),
         cmocka_unit_test(multiplication_divides),
         cmocka_unit_test(fp16_survives_fp32_and_back),
