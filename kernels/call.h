@@ -151,8 +151,8 @@ int par_is_tagged(int algorithm);
  * Most lanes of a call by each of `sharing` ranks on a GPU of so many multiprocessors that hold `blocks` blocks each. A
  * lane that waits for a place would keep its peers waiting, so all must fit; and some place stays free. Two
  * communicators may have a call under way at the same time, in one order on this rank and in the other on that: then
- * each fills a GPU that the other one waits for. Lanes are placed in order, and a lane needs nothing but the same lane of
- * its peers, so what finds the place that is left ends, and makes place for the next.
+ * each fills a GPU that the other one waits for. Lanes are placed in order, and a lane needs nothing but the same lane
+ * of its peers, so what finds the place that is left ends, and makes place for the next.
  */
 uint32_t par_room(int blocks, int processors, int sharing);
 

@@ -139,8 +139,8 @@ static int load_kernel(const void *kernel, int *blocks)
     return PAR_OK;
 }
 
-/* Load every kernel that this communicator may use and see how many lanes there is room for with `sharing` ranks on this
- * device. */
+/* Load every kernel that this communicator may use and see for how many lanes there is room with `sharing` ranks on
+ * this device. */
 static int load_kernels(struct par_comm *comm, int sharing)
 {
     uint32_t least = UINT32_MAX;

@@ -62,8 +62,8 @@ static void every_lane_fits_and_hears_from_every_peer(void **state)
 
 enum { CALLS = 2 };
 
-/* Calls of two communicators at the same time, as a GPU places their lanes: in order, a call when the one before it in the
- * queue is placed. first[r]: the call that rank r has in front. Do both end? */
+/* Calls of two communicators at the same time, as a GPU places their lanes: in order, a call when the one before it in
+ * the queue is placed. first, bit r: the call that rank r has in front. Do both end? */
 static int both_end(uint32_t lanes, uint32_t slots, int world, uint32_t first)
 {
     uint32_t placed[PAR_MAX_WORLD][CALLS] = {{0}}, ended[CALLS] = {0}, before;
