@@ -33,7 +33,7 @@ typedef struct {
     int told; /* lines, of all communicators */
     int status[COMMS];
     par_report report[COMMS];
-    char line[512]; /* the last */
+    char line[COMMS][512]; /* the last */
 } account;
 
 /* What the processes of a test share. */
@@ -80,7 +80,7 @@ static void hear(void *context, const char *line)
 {
     ear *e = context;
     e->account->told_at_ms[e->comm] = now_ms();
-    snprintf(e->account->line, sizeof e->account->line, "%s", line);
+    snprintf(e->account->line[e->comm], sizeof e->account->line[0], "%s", line);
     __atomic_add_fetch(&e->account->told, 1, __ATOMIC_RELEASE);
 }
 
@@ -200,9 +200,9 @@ static int knows(int rank, int victim, int comms, double struck_at, double limit
         pause_ms(1);
     assert_int_equal(a->told, comms);
     snprintf(wanted, sizeof wanted, "rank %d is gone: process %d", victim, (int)s->seen_as[victim]);
-    if (!strstr(a->line, wanted))
-        fail_msg("rank %d said \"%s\", not \"%s\"", rank, a->line, wanted);
     for (int c = 0; c < comms; c++) {
+        if (!strstr(a->line[c], wanted))
+            fail_msg("rank %d said \"%s\", not \"%s\"", rank, a->line[c], wanted);
         if (a->told_at_ms[c] - struck_at > limit_ms) {
             print_message("rank %d knew after %.1f ms\n", rank, a->told_at_ms[c] - struck_at);
             in_time = 0;
@@ -318,7 +318,7 @@ static void two_that_end_together_are_noticed_too(void **state)
     strike(2);
     for (int r = 0; r < WORLD; r += 3) {
         assert_true(wait_for(&s->of[r].told));
-        assert_true(strstr(s->of[r].line, "rank 1 is gone") || strstr(s->of[r].line, "rank 2 is gone"));
+        assert_true(strstr(s->of[r].line[0], "rank 1 is gone") || strstr(s->of[r].line[0], "rank 2 is gone"));
     }
     for (int r = 0; r < WORLD; r++)
         end_rank(r, r % 3 ? -SIGKILL : 0);
@@ -333,7 +333,7 @@ static int hear_of_an_abort(void)
     __atomic_store_n(&s->abort, 1, __ATOMIC_RELEASE);
     for (int r = 0; r < WORLD; r++) {
         assert_true(wait_for(&s->of[r].told));
-        assert_non_null(strstr(s->of[r].line, r == 0 ? "rank 0 aborted: for the test" : "rank 0 aborted"));
+        assert_non_null(strstr(s->of[r].line[0], r == 0 ? "rank 0 aborted: for the test" : "rank 0 aborted"));
         in_20_ms = in_20_ms && s->of[r].told_at_ms[0] - at <= 20;
     }
     for (int r = 0; r < WORLD; r++)
