@@ -73,8 +73,9 @@ int sp_archs_known(struct sp_archs *out, const struct sp_toolchain *tools, unsig
     }
     sp_proc_free(&result);
     if (rc == 0 && out->count == 0)
-        rc = sp_err(SP_ECANNOT, "nvcc %s ('%s') knows no architecture from sm_%u on", tools->nvcc_version, tools->nvcc,
-                    oldest);
+        rc = sp_err_hint(sp_err(SP_ECANNOT, "nvcc %s ('%s') knows no architecture from sm_%u on", tools->nvcc_version,
+                                tools->nvcc, oldest),
+                         "name a newer nvcc with SGL_PCIE_NVCC");
     return rc;
 }
 
@@ -91,7 +92,8 @@ static int read_gpus(struct sp_gpus *out, const struct sp_nvml *nvml)
 
         sp_nvml_capability(nvml, i, &major, &minor);
         if (major == SP_ABSENT)
-            return sp_err(SP_ECANNOT, "the driver cannot say what GPU %u can do", i);
+            return sp_err_hint(sp_err(SP_ECANNOT, "the driver cannot say what GPU %u can do", i),
+                               "name the architecture: sgl-pcie build --arch sm_90");
         add(&out->archs, (unsigned)(10 * major + minor));
     }
     return 0;

@@ -148,6 +148,8 @@ int sp_recipe_load(struct sp_recipe *out, const char *name)
         rc = sp_json_load(&top, text.data, text.len, path);
     if (rc == 0 && (rc = read_recipe(out, top, name)) < 0)
         rc = sp_err_wrap(rc, "'%s'", path);
+    if (rc < 0)
+        rc = sp_datadir_hint(rc);
     json_decref(top);
     sp_buf_free(&text);
     free(path);

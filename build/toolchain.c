@@ -216,6 +216,17 @@ static int find_nvcc(struct sp_toolchain *tools, const char *site)
     return rc == 0 && tools->nvcc == NULL ? no_nvcc(site) : rc;
 }
 
+/* With its own words, which say more than an exit status. */
+static int unusable(const struct sp_toolchain *tools, const char *option, const struct sp_proc_result *result)
+{
+    char said[LINES_MAX];
+
+    sp_first_lines(said, sizeof said, result->err.len > 0 ? result->err.data : result->out.data, 4);
+    sp_err(SP_ECANNOT, "'%s %s' does not answer as nvcc does: exit status %d%s%s", tools->nvcc, option, result->status,
+           said[0] ? ":\n" : "", said);
+    return sp_err_hint(SP_ECANNOT, "name another nvcc with SGL_PCIE_NVCC");
+}
+
 /* "... release 13.0, V13.0.88" */
 static int read_version(struct sp_toolchain *tools)
 {
@@ -228,7 +239,7 @@ static int read_version(struct sp_toolchain *tools)
         return rc;
     mark = strstr(result.out.data, ", V");
     if (result.status != 0 || mark == NULL) {
-        rc = sp_err(SP_ECANNOT, "'%s --version' does not answer as nvcc does", tools->nvcc);
+        rc = unusable(tools, "--version", &result);
     } else {
         result.out.data[(size_t)(mark - result.out.data) + 3 + strcspn(mark + 3, " \n")] = '\0';
         rc = copy(&tools->nvcc_version, mark + 3);
@@ -302,11 +313,8 @@ static int look_for(char **out, const char *dryrun, const char *variable, const 
 /* Not where nvcc looks; or nvcc could not say where it looks. */
 static int missing_file(const struct sp_toolchain *tools, const char *file, const struct sp_proc_result *dryrun)
 {
-    char why[LINES_MAX];
-
-    sp_first_lines(why, sizeof why, dryrun->err.data, 4);
     if (dryrun->status != 0 && strstr(dryrun->err.data, "#$ INCLUDES=") == NULL)
-        return sp_err(SP_ECANNOT, "'%s --dryrun' failed with exit status %d:\n%s", tools->nvcc, dryrun->status, why);
+        return unusable(tools, "--dryrun", dryrun);
     sp_err(SP_ECANNOT, "'%s' comes without '%s'", tools->nvcc, file);
     return sp_err_hint(SP_ECANNOT,
                        "install the rest of that toolkit (pip: nvidia-cuda-runtime, nvidia-cuda-crt; NVIDIA: "
@@ -421,7 +429,8 @@ static int first_line(char **out, const char *const *argv)
     if (rc < 0)
         return rc;
     if (result.status != 0)
-        rc = sp_err(SP_ECANNOT, "'%s %s' failed with exit status %d", argv[0], argv[1], result.status);
+        rc = sp_err_hint(sp_err(SP_ECANNOT, "'%s %s' failed with exit status %d", argv[0], argv[1], result.status),
+                         "name another compiler with NVCC_CCBIN");
     else
         result.out.data[strcspn(result.out.data, "\n")] = '\0';
     if (rc == 0)

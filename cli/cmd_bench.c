@@ -90,7 +90,7 @@ static int read_steps(struct wanted *out, const struct sp_args *args)
     const char *step = sp_args_value(args, "step"), *model = sp_args_value(args, "model");
 
     if (step && model)
-        return sp_err_hint(sp_err(SP_EUSAGE, "--step and --model exclude each other"), "sgl-pcie bench --help");
+        return sp_err(SP_EUSAGE, "--step and --model exclude each other");
     if (model)
         return sp_steps_of_model(out->step, &out->step_count, model);
     out->step_count = step != NULL;
@@ -111,8 +111,7 @@ static int check_from(const struct sp_args *args)
 
     for (size_t i = 0; sp_args_has(args, "from") && i < sizeof excluded / sizeof *excluded; i++)
         if (sp_args_has(args, excluded[i]))
-            return sp_err_hint(sp_err(SP_EUSAGE, "--from measures nothing, --%s is about measuring", excluded[i]),
-                               "sgl-pcie bench --help");
+            return sp_err(SP_EUSAGE, "--from measures nothing, --%s is about measuring", excluded[i]);
     return SP_OK;
 }
 
@@ -322,8 +321,9 @@ static int check_unchanged(const struct session *session)
     if (rc == SP_OK)
         rc = sp_bound_changes(&changes, session->before, now);
     if (rc == SP_OK && json_array_size(changes) > 0)
-        rc = sp_err(SP_ECANNOT, "no profile: something changed while it was measured: %s",
-                    json_string_value(json_array_get(changes, 0)));
+        rc = sp_err_hint(sp_err(SP_ECANNOT, "no profile: something changed while it was measured: %s",
+                                json_string_value(json_array_get(changes, 0))),
+                         "%s", sp_subject_next(session->subject, "verify"));
     json_decref(now);
     json_decref(changes);
     return rc;

@@ -107,8 +107,7 @@ static int check_from(const struct sp_args *args)
 
     for (const struct sp_option *target = sp_target_options; target->name && rc == SP_OK; target++)
         if (sp_args_has(args, "from") && sp_args_has(args, target->name))
-            rc = sp_err_hint(sp_err(SP_EUSAGE, "--from looks at no install, --%s names one", target->name),
-                             "sgl-pcie report --help");
+            rc = sp_err(SP_EUSAGE, "--from looks at no install, --%s names one", target->name);
     return rc;
 }
 

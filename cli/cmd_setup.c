@@ -72,8 +72,6 @@ static int check_words(const struct sp_args *args)
         rc = sp_ladder_level(&number, level);
     if (rc == SP_OK && level && number < SP_VERDICT_LEVEL)
         rc = sp_err(SP_EUSAGE, "level %d enables nothing: %d at least", number, SP_VERDICT_LEVEL);
-    if (rc < 0)
-        rc = sp_err_hint(rc, "sgl-pcie verify --help");
     return rc == SP_OK && archs ? sp_archs_check(archs) : rc;
 }
 
@@ -137,7 +135,7 @@ static int call(struct setup *setup, const char *command, const char *option)
     json_decref(setup->last);
     setup->last = rc == SP_OK ? json_loads(result.out.data, 0, NULL) : NULL;
     if (rc == SP_OK && !setup->last)
-        rc = sp_err(SP_ECANNOT, "'sgl-pcie %s' ended without a result", command);
+        rc = sp_err_hint(sp_err(SP_ECANNOT, "'sgl-pcie %s' ended without a result", command), "sgl-pcie %s", command);
     sp_proc_free(&result);
     return rc;
 }

@@ -83,7 +83,7 @@ static int read_level(int *out, const struct sp_args *args)
         rc = sp_ladder_level(out, text);
     if (rc == SP_OK && recorded && *out > 1)
         rc = sp_err(SP_EUSAGE, "a recording answers level 1: the levels above run on GPUs");
-    return rc == SP_OK ? rc : sp_err_hint(rc, "sgl-pcie verify --help");
+    return rc;
 }
 
 /* ---- text ---- */

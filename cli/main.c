@@ -16,11 +16,6 @@ static void hold_standard_streams(void)
             (void)open("/dev/null", O_RDONLY);
 }
 
-static int no_command(void)
-{
-    return sp_err_hint(sp_err(SP_EUSAGE, "no command given"), "sgl-pcie --help");
-}
-
 static int generate(const char *what)
 {
     if (strcmp(what, "man") == 0)
@@ -70,7 +65,7 @@ static int run(const struct sp_args *args, struct sp_report *report)
     else if (sp_args_has(args, "version"))
         rc = version(report);
     else if (!args->command)
-        rc = no_command();
+        rc = sp_err(SP_EUSAGE, "no command given");
     else
         rc = args->command->run(args, report);
     return rc;
@@ -87,7 +82,7 @@ int main(int argc, char **argv)
     sp_report_begin(&report, &args, sp_argv_has(argc, argv, "json"));
     if (rc == SP_OK)
         rc = run(&args, &report);
-    status = sp_report_end(&report, rc);
+    status = sp_report_end(&report, sp_args_hint(&args, rc));
     sp_args_free(&args);
     return status;
 }

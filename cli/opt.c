@@ -102,20 +102,12 @@ static const struct sp_option *lookup(const struct sp_command *command, const ch
 
 /* ---- errors ---- */
 
-static int hint_help(int code, const struct sp_command *command)
-{
-    if (command)
-        return sp_err_hint(code, "sgl-pcie %s --help", command->name);
-    return sp_err_hint(code, "sgl-pcie --help");
-}
-
 static int unknown_option(const struct sp_command *command, const char *dashes, const char *name, size_t len)
 {
     const char *names[NAMES_MAX + 1] = {NULL};
     char word[NAME_MAX_LEN + 1] = "";
     const char *nearest;
     size_t count = 0;
-    int rc;
 
     add_names(names, &count, sp_global_options);
     if (takes_target(command))
@@ -125,10 +117,9 @@ static int unknown_option(const struct sp_command *command, const char *dashes, 
     if (len <= NAME_MAX_LEN)
         memcpy(word, name, len);
     nearest = sp_nearest(word, names);
-    rc = sp_err(SP_EUSAGE, "unknown option '%s%.*s'%s%s%s%s%s%s", dashes, (int)len, name, command ? " of '" : "",
-                command ? command->name : "", command ? "'" : "", nearest ? ", did you mean '--" : "",
-                nearest ? nearest : "", nearest ? "'?" : "");
-    return hint_help(rc, command);
+    return sp_err(SP_EUSAGE, "unknown option '%s%.*s'%s%s%s%s%s%s", dashes, (int)len, name, command ? " of '" : "",
+                  command ? command->name : "", command ? "'" : "", nearest ? ", did you mean '--" : "",
+                  nearest ? nearest : "", nearest ? "'?" : "");
 }
 
 static int unknown_command(const char *word)
@@ -139,9 +130,8 @@ static int unknown_command(const char *word)
     for (size_t i = 0; sp_commands[i] && i < NAMES_MAX; i++)
         names[i] = sp_commands[i]->name;
     nearest = sp_nearest(word, names);
-    return hint_help(sp_err(SP_EUSAGE, "unknown command '%s'%s%s%s", word, nearest ? ", did you mean '" : "",
-                            nearest ? nearest : "", nearest ? "'?" : ""),
-                     NULL);
+    return sp_err(SP_EUSAGE, "unknown command '%s'%s%s%s", word, nearest ? ", did you mean '" : "",
+                  nearest ? nearest : "", nearest ? "'?" : "");
 }
 
 static int bad_choice(const struct sp_option *option, const char *value)
@@ -196,19 +186,16 @@ static int parse_long(struct sp_args *args, int argc, char **argv, int *at)
     if (!option)
         return unknown_option(args->command, "--", name, len);
     if (!option->value && value)
-        return hint_help(sp_err(SP_EUSAGE, "option '--%s' takes no value", option->name), args->command);
+        return sp_err(SP_EUSAGE, "option '--%s' takes no value", option->name);
     if (option->value && !value) {
         if (*at + 1 >= argc || strncmp(argv[*at + 1], "--", 2) == 0)
-            return hint_help(
-                sp_err(SP_EUSAGE, "option '--%s' needs a value: --%s=%s", option->name, option->name, option->value),
-                args->command);
+            return sp_err(SP_EUSAGE, "option '--%s' needs a value: --%s=%s", option->name, option->name, option->value);
         value = argv[++*at];
     }
     rc = option->value ? check_value(option, value) : SP_OK;
-    if (rc < 0)
-        return hint_help(rc, args->command);
-    add(args, option, value);
-    return SP_OK;
+    if (rc == SP_OK)
+        add(args, option, value);
+    return rc;
 }
 
 static int parse_short(struct sp_args *args, const char *word)
@@ -228,8 +215,7 @@ static int parse_word(struct sp_args *args, const char *word)
         return args->command ? SP_OK : unknown_command(word);
     }
     if (!args->command->words)
-        return hint_help(sp_err(SP_EUSAGE, "'%s' takes no argument, but got '%s'", args->command->name, word),
-                         args->command);
+        return sp_err(SP_EUSAGE, "'%s' takes no argument, but got '%s'", args->command->name, word);
     args->words[args->word_count++] = word;
     return SP_OK;
 }
@@ -304,9 +290,16 @@ int sp_args_number(double *out, const struct sp_args *args, const char *name)
 
     *out = text ? strtod(text, &end) : 0;
     if (text && (end == text || *end || !(*out > 0) || *out > 1e6))
-        return sp_err_hint(sp_err(SP_EUSAGE, "'%s' is no number for --%s", text, name), "sgl-pcie %s --help",
-                           args->command->name);
+        return sp_err(SP_EUSAGE, "'%s' is no number for --%s", text, name);
     return SP_OK;
+}
+
+int sp_args_hint(const struct sp_args *args, int rc)
+{
+    if (rc == SP_EUSAGE && *sp_err_hint_text() == '\0')
+        (void)sp_err_hint(rc, "sgl-pcie %s%s--help", args->command ? args->command->name : "",
+                          args->command ? " " : "");
+    return rc;
 }
 
 int sp_args_values(const char ***out, const struct sp_args *args, const char *name)

@@ -36,6 +36,9 @@ const char *sp_args_value(const struct sp_args *args, const char *name);
 /* The last value as a number above 0, up to a million; 0 where the option was not given. SP_EUSAGE. */
 int sp_args_number(double *out, const struct sp_args *args, const char *name);
 
+/* A usage error that names no other way out leads to the help of the command. Returns rc. */
+int sp_args_hint(const struct sp_args *args, int rc);
+
 /* All values of an option, NULL-terminated, the array for the caller to free; *out = NULL when there is none. */
 int sp_args_values(const char ***out, const struct sp_args *args, const char *name);
 

@@ -175,8 +175,9 @@ static int check_set(const struct sp_plan *plan, size_t index, const struct sp_i
     const struct sp_plan_file *bad = first_bad(plan, set, &count);
 
     if (release != NULL && release->refuse != NULL)
-        return sp_err(SP_ENOPATCH, "sglang %s in '%s' is not patched: %s", release->version, install->root,
-                      release->refuse);
+        return sp_err_hint(sp_err(SP_ENOPATCH, "sglang %s in '%s' is not patched: %s", release->version, install->root,
+                                  release->refuse),
+                           "sgl-pcie list");
     if (release != NULL && stray_file(plan, set, release) != NULL)
         return stray(stray_file(plan, set, release), release, install);
     if (meant == NULL)

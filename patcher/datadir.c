@@ -41,3 +41,12 @@ int sp_datadir(char **out, const char *name)
     }
     return len < 0 ? sp_err(SP_ECANNOT, "out of memory") : 0;
 }
+
+int sp_datadir_hint(int code)
+{
+    const char *from_user = getenv("SGL_PCIE_DATA");
+
+    if (from_user != NULL && *from_user != '\0')
+        return sp_err_hint(code, "unset SGL_PCIE_DATA, or name a folder with the data of this sgl-pcie");
+    return sp_err_hint(code, "install sgl-pcie again: the data that came with it is not whole");
+}

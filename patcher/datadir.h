@@ -10,4 +10,7 @@
 /* *out: the data directory, or name below it when name is given; the caller frees it. */
 int sp_datadir(char **out, const char *name);
 
+/* After an error about what is in there: how to get it whole. Returns code. */
+int sp_datadir_hint(int code);
+
 #endif

@@ -254,6 +254,8 @@ int sp_patchsets_load(struct sp_patchsets **out, const char *dir)
         rc = sp_read_file(&bytes, file, MANIFEST_MAX);
     if (rc == 0)
         rc = sp_patchsets_parse(out, bytes.data, bytes.len, file);
+    if (rc < 0)
+        rc = sp_datadir_hint(rc);
     if (rc == 0) {
         (*out)->dir = folder;
         folder = NULL;
@@ -320,6 +322,8 @@ int sp_patch_read(struct sp_buf *out, const struct sp_patchsets *sets, const str
         rc = sp_sha256(sum, out->data, out->len);
     if (rc == 0 && strcmp(sum, patch->sha256) != 0)
         rc = sp_err(SP_EFAIL, "'%s' has sha256 %s, the manifest says %s", file, sum, patch->sha256);
+    if (rc < 0)
+        rc = sp_datadir_hint(rc);
     free(file);
     return rc;
 }

@@ -64,8 +64,6 @@ int sp_bench_parse_sizes(uint64_t out[SP_BENCH_SIZES], size_t *count, const char
     }
     if (good && *at == '\0')
         return SP_OK;
-    return sp_err_hint(sp_err(SP_EUSAGE,
-                              "'%s' is no list of sizes: up to %d multiples of 4, to 1 GiB, like 2K,43008,1M", text,
-                              (int)MOST),
-                       "sgl-pcie bench --help");
+    return sp_err(SP_EUSAGE, "'%s' is no list of sizes: up to %d multiples of 4, to 1 GiB, like 2K,43008,1M", text,
+                  (int)MOST);
 }

@@ -335,6 +335,8 @@ int sp_recording_load(struct sp_recording *out, const char *path)
         rc = sp_err(SP_ECANNOT, "there is no recording.json and no report.json in '%s'", path);
     if (rc == SP_OK)
         rc = sp_read_file(&bytes, file, SP_REC_BYTES_MAX);
+    if (rc < 0)
+        rc = sp_err_hint(rc, SP_RECORDING_HINT);
     if (rc == SP_OK)
         rc = sp_recording_parse(out, bytes.data, bytes.len, file);
     sp_buf_free(&bytes);

@@ -31,11 +31,11 @@ static bool is_size(uint64_t bytes)
 
 static int refuse_step(const char *text)
 {
-    return sp_err_hint(sp_err(SP_EUSAGE,
-                              "'%s' is no step: all-reduces x bytes, like 122x43008; up to %d of them, with bytes in "
-                              "multiples of 4 up to 1 GiB",
-                              text, SP_STEP_PARTS),
-                       "sgl-pcie bench --help");
+    return sp_err(
+        SP_EUSAGE,
+        "'%s' is no step: all-reduces x bytes, like 122x43008; up to %d of them, with bytes in multiples of 4 "
+        "up to 1 GiB",
+        text, SP_STEP_PARTS);
 }
 
 int sp_step_parse(struct sp_step *out, const char *text)
@@ -68,8 +68,7 @@ struct model {
 
 static int refuse_model(const char *text)
 {
-    return sp_err_hint(sp_err(SP_EUSAGE, "'%s' is no model: hidden=N,layers=N[,batch=N-N][,draft=N], each once", text),
-                       "sgl-pcie bench --help");
+    return sp_err(SP_EUSAGE, "'%s' is no model: hidden=N,layers=N[,batch=N-N][,draft=N], each once", text);
 }
 
 static bool take_batch(struct model *model, const char *text, const char **end)

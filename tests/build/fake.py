@@ -357,6 +357,11 @@ class Toolchain(Case):
     def test_an_nvcc_that_is_none(self):
         self.refused(want=5, says="not a program", SGL_PCIE_NVCC=str(self.folder))
         self.refused(want=5, says="does not answer as nvcc does", SGL_PCIE_NVCC="/bin/true")
+        broken = self.folder / "nvcc"
+        broken.write_text("#!/bin/sh\necho 'nvcc: error while loading shared libraries: libfoo.so' >&2\nexit 127\n")
+        broken.chmod(0o755)
+        self.refused(want=5, says="(?s)nvcc --version' does not answer as nvcc does: exit status 127:\n  nvcc: error while .*libfoo",
+                     hints="SGL_PCIE_NVCC", SGL_PCIE_NVCC=str(broken))
 
     def test_a_toolkit_without_its_runtime(self):
         (self.toolkit / "lib/libcudart_static.a").unlink()
@@ -364,7 +369,8 @@ class Toolchain(Case):
 
     def test_an_nvcc_that_does_not_say_where_it_looks(self):
         self.behave("lost")
-        self.refused(want=5, says="(?s)--dryrun' failed with exit status 1:\n  nvcc fatal   : I am lost")
+        self.refused(want=5, says="(?s)--dryrun' does not answer as nvcc does: exit status 1:\n  nvcc fatal   : I am lost",
+                     hints="SGL_PCIE_NVCC")
 
     def test_no_place_for_a_scratch_folder(self):
         """Said of TMPDIR, before a compiler says something else for want of it."""

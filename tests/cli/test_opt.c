@@ -106,7 +106,7 @@ static void usage_errors_say_what_is_near(void **state)
         char *line = strdup(cases[i].line);
         struct sp_args args;
 
-        assert_int_equal(parse(&args, line), SP_EUSAGE);
+        assert_int_equal(sp_args_hint(&args, parse(&args, line)), SP_EUSAGE);
         if (strcmp(cases[i].line, "status --diff") != 0) /* whatever is near, if anything */
             assert_string_equal(sp_err_message(), cases[i].message);
         assert_string_equal(sp_err_hint_text(), cases[i].hint);
