@@ -160,6 +160,8 @@ static void weigh_control(struct finding *finding, const struct sp_checks *check
         weigh_gpu(finding, checks, gpus->number[set->at[i]]);
     if (rival_errs(checks))
         weigh(finding, checks, SP_RIVAL_HOST);
+    if (sp_check_find(checks, SP_TRANSFERS_END))
+        weigh(finding, checks, SP_TRANSFERS_END);
 }
 
 bool sp_verdict_doubts(const struct sp_checks *checks)

@@ -143,6 +143,30 @@ static int add_program(struct sp_ladder *ladder, const struct sp_proc_result *re
     return SP_OK;
 }
 
+static bool any_failed(const struct sp_checks *checks, size_t from)
+{
+    bool any = false;
+
+    for (size_t i = from; i < checks->count; i++)
+        any = any || checks->item[i]->status == SP_CHECK_FAIL || checks->item[i]->status == SP_CHECK_INCONCLUSIVE;
+    return any;
+}
+
+/* It ended badly, and no line says why: what it did say is not to be trusted either. */
+static int add_end(struct sp_ladder *ladder, const struct sp_proc_result *result, double seconds)
+{
+    struct sp_check *check;
+    int rc = sp_check_new(&check, &ladder->checks, LEVEL, SP_TRANSFERS_END);
+
+    if (rc < 0)
+        return rc;
+    sp_check_expect(check, "ends as its checks say");
+    sp_gpu_judge(check, result, seconds);
+    sp_check_remedy(check,
+                    "again; if it stays so, look for Xid in the kernel's log (dmesg), and report it: sgl-pcie report");
+    return SP_OK;
+}
+
 int sp_run_transfers(struct sp_ladder *ladder)
 {
     static const char *const words[] = {"transfers", NULL};
@@ -163,6 +187,8 @@ int sp_run_transfers(struct sp_ladder *ladder)
         rc = add_checks(ladder, result.out.data, &gpus);
     if (rc == SP_OK && (ladder->checks.count == before || result.timed_out || result.signal))
         rc = add_program(ladder, &result, seconds);
+    else if (rc == SP_OK && result.status != 0 && !any_failed(&ladder->checks, before))
+        rc = add_end(ladder, &result, seconds);
     for (size_t i = before; i < ladder->checks.count; i++)
         ladder->checks.item[i]->duration_ms = (sp_now_ms() - start) / (double)(ladder->checks.count - before);
     if (rc == SP_OK)

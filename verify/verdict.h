@@ -11,6 +11,7 @@
  *     grant.processes          nobody else computes on these GPUs                        all
  *     control.A                GPU A and its way to host memory work by themselves       all with A
  *     nccl.host                NCCL gives right sums without peer access                 all, once it was run
+ *     transfers.end            a program that ended badly, and named no check            all, where it is there
  *     store.A-B                SM stores of A into B's memory arrive                     push
  *     store-flag.A-B           a flag stored after data is not seen before it            push
  *     store-all.A-B            stores arrive while all pairs store                       push
@@ -35,6 +36,8 @@
 
 #define SP_VERDICT_FILE   "verdict.json"
 #define SP_VERDICT_SCHEMA "sgl-pcie-verdict/1"
+
+#define SP_TRANSFERS_END "transfers.end"
 
 enum { SP_VERDICT_LEVEL = 3, SP_WORLD_MAX = 8 }; /* the level that counts */
 

@@ -223,6 +223,26 @@ static void nccl_is_a_witness_that_may_be_absent(void **state)
         }
 }
 
+/* Whatever else passed: a program that ends badly without a reason proves nothing. */
+static void a_bad_end_without_a_reason_proves_nothing(void **state)
+{
+    static const int bad[] = {SP_CHECK_FAIL, SP_CHECK_INCONCLUSIVE};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        for (size_t k = 0; sp_backends[k]; k++) {
+            struct slot slots[SLOTS_MAX + 1];
+            const size_t count = need(slots, sp_backends[k]);
+            json_t *pairs, *results;
+
+            slots[count] = (struct slot){"transfers.end", bad[i]};
+            results = judge(&pairs, slots, count + 1, &two);
+            assert_string_equal(result_of(results, sp_backends[k], 2), "INCONCLUSIVE");
+            json_decref(results);
+            json_decref(pairs);
+        }
+}
+
 /* A pair of a GPU that errs by itself is no pair that passed. */
 static void a_sick_gpu_has_no_sound_pair(void **state)
 {
@@ -421,6 +441,7 @@ int main(void)
         cmocka_unit_test(a_backend_is_not_judged_by_anothers_checks),
         cmocka_unit_test(a_soak_or_a_death_that_was_run_is_needed),
         cmocka_unit_test(nccl_is_a_witness_that_may_be_absent),
+        cmocka_unit_test(a_bad_end_without_a_reason_proves_nothing),
         cmocka_unit_test(a_sick_gpu_has_no_sound_pair),
         cmocka_unit_test(a_broken_pair_fails_the_sets_that_hold_it),
         cmocka_unit_test(kernels_are_tried_where_transfers_passed),

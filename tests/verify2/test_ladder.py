@@ -157,6 +157,18 @@ class Faults(Ladder):
         self.assertEqual(self.checks["transfers.program"]["status"], "FAIL")
         self.assertLess(self.took, 20)
 
+    def test_a_bad_end_that_no_check_explains(self):
+        """Its last lines were lost, or CUDA refused half-way: that all which it said passed is no proof."""
+        program = self.site / "sgl_pcie/sgl-pcie-gpu"
+        for code, expect, status in ((7, 7, "FAIL"), (5, 9, "INCONCLUSIVE"), (77, 1, "FAIL")):
+            with self.subTest(code):
+                program.write_text('#!/bin/sh\n"%s" "$@" || exit\n[ "$1" != transfers ] || exit %d\n' % (STANDIN, code))
+                self.verify(expect=expect)
+                self.assertEqual(self.failed(), ["transfers.end"])
+                self.assertEqual(self.checks["transfers.end"]["status"], status)
+                self.assertEqual(set(self.outcome().values()), {"INCONCLUSIVE"})
+                self.assertIn("transfers.end: ", self.results["host", 2]["reason"])
+
 
 class Control(Ladder):
     """NCCL, which knows nothing of this program, as a witness."""
