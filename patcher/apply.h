@@ -13,22 +13,8 @@
 #ifndef SP_PATCHER_APPLY_H
 #define SP_PATCHER_APPLY_H
 
+#include "patcher/changes.h"
 #include "patcher/plan.h"
-
-struct sp_change {
-    const char *path;       /* as the set has it, or relative to the site; owned by the result */
-    const char *action;     /* "patch", "upgrade", "revert", "create", "remove" */
-    const char *set;        /* or NULL for files of the runtime */
-    struct sp_oid from, to; /* hex "" for none */
-    struct sp_buf diff;     /* unified diff of a patched file, when asked for */
-};
-
-struct sp_changes {
-    struct sp_change *item;
-    size_t count;
-    size_t broken_links; /* hard links that the write broke on purpose */
-    size_t bytecode;     /* .pyc files removed */
-};
 
 struct sp_apply_options {
     bool dry_run;
@@ -43,10 +29,6 @@ int sp_apply(struct sp_plan **plan, struct sp_changes **changes, const struct sp
              const struct sp_patchsets *sets, const struct sp_apply_options *options);
 int sp_revert(struct sp_plan **plan, struct sp_changes **changes, const struct sp_install *install,
               const struct sp_patchsets *sets, const struct sp_apply_options *options);
-void sp_changes_free(struct sp_changes *changes);
-
-/* What a file is when it is patched; its state must be pristine, applied or applied-old. */
-int sp_plan_patched(struct sp_buf *out, const struct sp_plan_file *file, const struct sp_patchsets *sets);
 
 /* Recover all directories of an install; outcome as sp_txn_recover(). */
 int sp_recover(const char **outcome, const struct sp_install *install);
