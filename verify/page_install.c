@@ -1,5 +1,6 @@
 #include "verify/page_parts.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 /* ---- findings ---- */
@@ -87,6 +88,7 @@ static void put_status(struct sp_page *page, const json_t *status)
     const json_t *files = SP_ITEM(status, "install", "files"), *file;
     const char *sha = SP_TEXT(status, "extension", "sha256"), *source = SP_TEXT(status, "flag", "source");
     const char *value = SP_TEXT(status, "flag", "value");
+    const bool set = source[0] && strcmp(source, "unset") != 0;
     size_t i;
 
     sp_put(page->out, "<dl>\n");
@@ -95,8 +97,9 @@ static void put_status(struct sp_page *page, const json_t *status)
     put_pair(page->out, "Layout", SP_TEXT(status, "install", "layout"));
     put_pair(page->out, "Runtime", SP_TEXT(status, "install", "runtime"));
     put_pair(page->out, "libpar.so", sha);
-    put_pair(page->out, "Flag", value[0] ? value : "unset");
-    put_pair(page->out, "set by", source);
+    put_pair(page->out, "Flag", value[0] ? value : set ? "set to nothing" : "unset");
+    if (set)
+        put_pair(page->out, "set by", source);
     sp_put(page->out,
            "</dl>\n<div class=\"scroll\" role=\"region\" aria-labelledby=\"files\" tabindex=\"0\">\n<table>\n"
            "<caption id=\"files\">Files that the patch knows</caption>\n<thead><tr><th scope=\"col\">File</th>"

@@ -223,6 +223,16 @@ class States(Page):
         for command in ("sgl-pcie bench", "sgl-pcie verify"):
             self.assertIn(command, words(root))
 
+    def test_who_set_the_flag_is_said_where_somebody_did(self):
+        for value, source, said in (
+            (None, "unset", "Flag unset Files"),
+            ("", "environment", "Flag set to nothing set by environment Files"),
+            ("1", "install", "Flag 1 set by install Files"),
+        ):
+            bundle = recorded("real-2xh200-guest") | {"status": status(flag={"value": value, "source": source})}
+            text = re.sub("</d[dt]>|<caption", " \\g<0>", self.make(bundle))
+            self.assertIn(said, words(parse(text)))
+
     def test_a_recording_is_a_machine_and_nothing_is_asked_of_it(self):
         text = words(self.check(self.make(recorded("m4-switch-8x3090-nop2p"))))
         self.assertIn("A machine, without an install", text)
