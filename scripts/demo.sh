@@ -8,6 +8,12 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+case ${1:-} in
+-*)
+    sed -n '4s/^# *//p' scripts/demo.sh >&2
+    exit 2
+    ;;
+esac
 version=${1:-0.5.23}
 venv=out/demo/sglang-$version
 python=$venv/bin/python

@@ -9,6 +9,7 @@
 # anything differs from what it should be. In the environment: SETUP_OPTIONS, words for setup, as --arch sm_90;
 # NCCL_P2P_DISABLE=1 makes stock what it is without peer access.
 set -u
+[ $# -eq 3 ] || { sed -n '5s/^# *//p' "$0" >&2; exit 2; }
 program=$1 site=$2 work=$3 failed=0 before=
 mkdir -p "$work" && work=$(realpath "$work") || exit
 export SGL_PCIE_STATE=$work/state PYTHONDONTWRITEBYTECODE=1
