@@ -61,6 +61,23 @@ void sp_page_badge(struct sp_out *out, const char *kind, const char *text)
     sp_put(out, "</span>");
 }
 
+void sp_page_sentences(struct sp_out *out, const json_t *list)
+{
+    const json_t *text;
+    size_t i;
+
+    if (json_array_size(list) == 0)
+        return;
+    sp_put(out, "<ul class=\"troubles\">\n");
+    json_array_foreach(list, i, text)
+    {
+        sp_put(out, "<li>");
+        sp_put_html(out, json_string_value(text));
+        sp_put(out, "</li>\n");
+    }
+    sp_put(out, "</ul>\n");
+}
+
 /* ---- the head ---- */
 
 static void put_style(struct sp_out *out)

@@ -8,9 +8,11 @@
  *
  *     page.c             the frame, what comes after what
  *     page_state.c       how far this machine is: patched, built, proved, measured, enabled; the next command
- *     page_bench.c       what is saved, the measurements as tables
+ *     page_savings.c     what is saved
+ *     page_bench.c       the measurements as tables
  *     page_chart.c       and as a picture
  *     page_topology.c    the machine as a picture, pairs, what was found in it
+ *     page_profile.c     which size is served by what
  *     page_checks.c      what verify proved
  *     page_install.c     files of the install, what doctor found
  *     page_style.c       what it looks like

@@ -1,8 +1,6 @@
 #include "verify/page_parts.h"
 #include "verify/plot_lines.h"
-#include "verify/profile.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -17,7 +15,7 @@ static const struct {
 
 enum { RIVALS = sizeof rivals / sizeof *rivals };
 
-static const char *rival_name(const char *name)
+const char *sp_page_rival(const char *name)
 {
     size_t at = 0;
 
@@ -35,139 +33,6 @@ static int find_rival(const struct sp_bench_group *group, const char *name)
     return -1;
 }
 
-/* ---- which groups ---- */
-
-/* The group that the banner speaks of: the most GPUs. NULL: none. */
-static const struct sp_bench_group *first_group(const struct sp_bench *bench)
-{
-    const struct sp_bench_group *first = NULL;
-
-    for (size_t i = 0; i < bench->group_count; i++)
-        if (sp_lines_drawn(bench, i) && (!first || bench->group[i].world > first->world))
-            first = &bench->group[i];
-    return first;
-}
-
-/* ---- what is saved ---- */
-
-static void put_figure(struct sp_out *out, const char *kind, const char *number, const char *unit, const char *what)
-{
-    sp_put(out, "<li class=\"%s\"><strong>%s<small>%s</small></strong> <span>", kind, number, unit);
-    sp_put_html(out, what);
-    sp_put(out, "</span></li>\n");
-}
-
-/* Is it about these GPUs, and known? */
-static bool tells(const json_t *step, const struct sp_bench_group *group)
-{
-    const double stock = json_number_value(SP_ITEM(step, "stock_ms")),
-                 ours = json_number_value(SP_ITEM(step, "ours_ms"));
-
-    return json_integer_value(SP_ITEM(step, "world")) == (json_int_t)group->world &&
-           strcmp(SP_TEXT(step, "type"), group->type) == 0 && json_is_number(SP_ITEM(step, "saved_ms")) &&
-           fabs(stock) < 1e6 && fabs(ours) < 1e6;
-}
-
-/* What the other tables would make of the same step: a setting may leave only them. */
-static void put_other_tables(struct sp_out *out, const struct sp_page *page, const struct sp_bench_group *group,
-                             const json_t *first)
-{
-    const json_t *step;
-    size_t i;
-
-    json_array_foreach(page->steps, i, step)
-    {
-        if (step != first && tells(step, group) && strcmp(SP_TEXT(step, "step"), SP_TEXT(first, "step")) == 0)
-            sp_put(out, "; by %s alone %.2f ms", SP_TEXT(step, "backends"),
-                   json_number_value(SP_ITEM(step, "ours_ms")));
-    }
-}
-
-static void put_saving(struct sp_page *page, const struct sp_bench_group *group)
-{
-    const json_t *first = NULL, *step;
-    struct sp_out what = {.rc = page->out->rc};
-    char number[32];
-    size_t i;
-
-    json_array_foreach(page->steps, i, step) first = !first && tells(step, group) ? step : first;
-    if (!first)
-        return;
-    (void)snprintf(number, sizeof number, "%.2f", json_number_value(SP_ITEM(first, "saved_ms")));
-    sp_put(&what, "saved per step of %s: %.2f ms with stock, %.2f ms by %s",
-           page->asked ? SP_TEXT(first, "step") : "122 all-reduces of 42 KiB",
-           json_number_value(SP_ITEM(first, "stock_ms")), json_number_value(SP_ITEM(first, "ours_ms")),
-           SP_TEXT(first, "backends"));
-    put_other_tables(&what, page, group, first);
-    put_figure(page->out, json_is_true(SP_ITEM(first, "served")) ? "good" : "plain", number, " ms",
-               what.buf.data ? what.buf.data : "");
-    sp_buf_free(&what.buf);
-}
-
-static void put_best(struct sp_page *page, const struct sp_bench_group *group)
-{
-    const struct sp_bench_row *best = NULL;
-    double most = 0;
-    char number[32], what[SP_PAGE_SENTENCE], size[SP_SIZE_LABEL];
-
-    for (size_t i = 0; i < group->row_count; i++) {
-        const double ours = sp_bench_chosen_us(&group->row[i]);
-        const double ratio = ours > 0 ? sp_bench_stock_us(&group->row[i]) / ours : 0;
-
-        if (ratio > most) {
-            most = ratio;
-            best = &group->row[i];
-        }
-    }
-    if (!best)
-        return;
-    (void)snprintf(number, sizeof number, "%.1f", most);
-    (void)snprintf(what, sizeof what, "as fast as %s at %s, its best size", rival_name(group->rival[best->stock].name),
-                   sp_size_label(size, (double)best->bytes));
-    put_figure(page->out, most > 1 ? "good" : "plain", number, " ×", what);
-}
-
-static void put_served(struct sp_page *page, const struct sp_bench_group *group)
-{
-    size_t served = 0;
-    char number[32], unit[32], what[SP_PAGE_SENTENCE];
-
-    for (size_t i = 0; i < group->row_count; i++)
-        served += group->row[i].chosen >= 0;
-    (void)snprintf(number, sizeof number, "%zu", served);
-    (void)snprintf(unit, sizeof unit, " of %zu", group->row_count);
-    (void)snprintf(what, sizeof what, "sizes that were measured on %zu GPUs are ours%s", group->world,
-                   served < group->row_count ? "; stock serves the others" : "");
-    put_figure(page->out, served ? "good" : "plain", number, unit, what);
-}
-
-void sp_page_savings(struct sp_page *page)
-{
-    const struct sp_bench_group *group = first_group(&page->bench);
-    const json_t *steps = page->asked ? page->steps : NULL, *step;
-    size_t i;
-
-    if (!group)
-        return;
-    sp_put(page->out, "<section aria-labelledby=\"saved\">\n<h2 id=\"saved\" class=\"unseen\">What is saved</h2>\n"
-                      "<ul class=\"figures\">\n");
-    put_saving(page, group);
-    put_best(page, group);
-    put_served(page, group);
-    sp_put(page->out, "</ul>\n");
-    if (json_array_size(steps) > 0)
-        sp_put(page->out, "<ul class=\"sentences\">\n");
-    json_array_foreach(steps, i, step)
-    {
-        sp_put(page->out, "<li>");
-        sp_put_html(page->out, SP_TEXT(step, "sentence"));
-        sp_put(page->out, "</li>\n");
-    }
-    if (json_array_size(steps) > 0)
-        sp_put(page->out, "</ul>\n");
-    sp_put(page->out, "</section>\n");
-}
-
 /* ---- the table of a group ---- */
 
 static void put_heads(struct sp_out *out, const struct sp_bench_group *group)
@@ -180,8 +45,7 @@ static void put_heads(struct sp_out *out, const struct sp_bench_group *group)
                 "<th scope=\"col\" class=\"n\">Bus GB/s</th><th scope=\"col\" class=\"n\">× model</th></tr></thead>\n");
 }
 
-/* class: of the cell, with a blank before it, or "". */
-static void put_us(struct sp_out *out, double us, const char *class)
+void sp_page_us(struct sp_out *out, double us, const char *class)
 {
     us = sp_sane_us(us);
     if (us <= 0)
@@ -211,12 +75,12 @@ static void put_row(struct sp_out *out, const struct sp_bench_group *group, cons
     char size[SP_SIZE_LABEL];
 
     sp_put(out, "<tr><th scope=\"row\">%s</th>", sp_size_label(size, (double)row->bytes));
-    put_us(out, us, " best");
+    sp_page_us(out, us, " best");
     for (size_t i = 0; i < RIVALS; i++) {
         const int at = find_rival(group, rivals[i].name);
 
         if (at >= 0)
-            put_us(out, row->rival[at].step, at == row->stock ? "" : " none");
+            sp_page_us(out, row->rival[at].step, at == row->stock ? "" : " none");
     }
     put_ratio(out, us > 0 ? stock / us : 0, most, row->chosen >= 0);
     sp_put(out, "<td>");
@@ -276,7 +140,7 @@ static void put_cell(struct sp_out *out, const struct sp_bench_row *row, const c
     else if (ours && ours->us.step <= 0 && ours->us.out > 0)
         sp_put(out, "<td class=\"n none\">(%.2f)</td>", ours->us.out);
     else
-        put_us(out, ours ? ours->us.step : 0, at >= 0 && at == row->chosen ? " best" : "");
+        sp_page_us(out, ours ? ours->us.step : 0, at >= 0 && at == row->chosen ? " best" : "");
 }
 
 static void put_algorithms(struct sp_page *page, const struct sp_bench_group *group, size_t number)
@@ -390,23 +254,6 @@ static void put_others(struct sp_page *page)
     }
 }
 
-static void put_troubles(struct sp_page *page)
-{
-    const json_t *troubles = SP_ITEM(page->bundle, "bench", "troubles"), *trouble;
-    size_t i;
-
-    if (json_array_size(troubles) == 0)
-        return;
-    sp_put(page->out, "<ul class=\"troubles\">\n");
-    json_array_foreach(troubles, i, trouble)
-    {
-        sp_put(page->out, "<li>");
-        sp_put_html(page->out, json_string_value(trouble));
-        sp_put(page->out, "</li>\n");
-    }
-    sp_put(page->out, "</ul>\n");
-}
-
 static void put_nothing(struct sp_page *page)
 {
     if (page->bench_error[0]) {
@@ -424,79 +271,11 @@ void sp_page_bench(struct sp_page *page)
     sp_put(page->out, "<section aria-labelledby=\"measured\">\n<h2 id=\"measured\">Measured</h2>\n");
     if (page->bench.group_count == 0)
         put_nothing(page);
-    put_troubles(page);
+    sp_page_sentences(page->out, SP_ITEM(page->bundle, "bench", "troubles"));
     for (size_t world = SP_BENCH_WORLD; world >= 2; world--) /* the most GPUs first */
         for (size_t i = 0; i < page->bench.group_count; i++)
             if (page->bench.group[i].world == world && sp_lines_drawn(&page->bench, i))
                 put_group(page, i);
     put_others(page);
     sp_put(page->out, "</section>\n");
-}
-
-/* ---- the profile ---- */
-
-/* ", push, host": what a table needs. */
-static void put_transports(struct sp_out *out, const json_t *entries)
-{
-    static const char *const transports[] = {"push", "pull", "host"};
-    const json_t *entry;
-
-    for (size_t k = 0; k < sizeof transports / sizeof *transports; k++) {
-        bool used = false;
-        size_t i;
-
-        json_array_foreach(entries, i, entry)
-        {
-            used = used || strcmp(sp_bench_transport(SP_TEXT(entry, "algorithm")), transports[k]) == 0;
-        }
-        sp_put(out, "%s%s", used ? ", " : "", used ? transports[k] : "");
-    }
-}
-
-static void put_entries(struct sp_page *page, const json_t *table, size_t number)
-{
-    const json_t *entries = SP_ITEM(table, "entries"), *entry;
-    struct sp_out *out = page->out;
-    double above = 0;
-    char size[SP_SIZE_LABEL];
-    size_t i;
-
-    sp_put(out,
-           "<div class=\"scroll\" role=\"region\" aria-labelledby=\"profile-%zu\" tabindex=\"0\">\n<table>\n"
-           "<caption id=\"profile-%zu\">%d GPUs",
-           number, number, (int)json_integer_value(SP_ITEM(table, "world")));
-    put_transports(out, entries);
-    sp_put(out, "</caption>\n<thead><tr><th scope=\"col\">Above</th><th scope=\"col\">up to</th><th "
-                "scope=\"col\">Served by</th><th scope=\"col\" class=\"n\">µs</th>"
-                "<th scope=\"col\" class=\"n\">Stock µs</th></tr></thead>\n<tbody>\n");
-    json_array_foreach(entries, i, entry)
-    {
-        const double to = json_number_value(SP_ITEM(entry, "max_bytes"));
-
-        sp_put(out, "<tr><td>%s</td>", above > 0 ? sp_size_label(size, above) : "0");
-        sp_put(out, "<th scope=\"row\">%s</th><td>", sp_size_label(size, to));
-        sp_put_html(out, SP_TEXT(entry, "algorithm"));
-        sp_put(out, "</td>");
-        put_us(out, json_number_value(SP_ITEM(entry, "us")), "");
-        put_us(out, json_number_value(SP_ITEM(entry, "stock_us")), "");
-        sp_put(out, "</tr>\n");
-        above = to;
-    }
-    sp_put(out, "</tbody>\n</table>\n</div>\n");
-}
-
-void sp_page_profile(struct sp_page *page)
-{
-    const json_t *tables = SP_ITEM(page->bundle, "profile", "content", "tables"), *table;
-    size_t i;
-
-    if (json_array_size(tables) == 0)
-        return;
-    sp_put(page->out,
-           "<section aria-labelledby=\"profile\">\n<h2 id=\"profile\">Profile</h2>\n"
-           "<p>What SGLang reads: which size is served by what. Above the last size stock serves.</p>\n"
-           "<details>\n<summary>%zu %s, the best first</summary>\n<div class=\"columns\">\n",
-           json_array_size(tables), json_array_size(tables) == 1 ? "table" : "tables");
-    json_array_foreach(tables, i, table) put_entries(page, table, i);
-    sp_put(page->out, "</div>\n</details>\n</section>\n");
 }

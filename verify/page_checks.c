@@ -174,24 +174,14 @@ static void put_checks(struct sp_page *page, const json_t *checks)
 void sp_page_checks(struct sp_page *page)
 {
     const json_t *verdict = SP_ITEM(page->bundle, "verdict"), *checks = SP_ITEM(verdict, "checks");
-    const json_t *reasons = SP_ITEM(page->bundle, "status", "verdict", "reasons"), *reason;
-    size_t i;
 
     if (!json_is_object(verdict) && !json_is_object(SP_ITEM(page->bundle, "status")))
         return; /* a machine without an install */
     sp_put(page->out, "<section aria-labelledby=\"proved\">\n<h2 id=\"proved\">Proved</h2>\n");
     if (!json_is_object(verdict))
         sp_put(page->out, "<p class=\"empty\">Nothing was proved yet; <code>sgl-pcie verify</code> does that.</p>\n");
-    if (json_is_object(verdict) && json_array_size(reasons) > 0) {
-        sp_put(page->out, "<ul class=\"troubles\">\n");
-        json_array_foreach(reasons, i, reason)
-        {
-            sp_put(page->out, "<li>");
-            sp_put_html(page->out, json_string_value(reason));
-            sp_put(page->out, "</li>\n");
-        }
-        sp_put(page->out, "</ul>\n");
-    }
+    if (json_is_object(verdict))
+        sp_page_sentences(page->out, SP_ITEM(page->bundle, "status", "verdict", "reasons"));
     if (json_is_object(verdict))
         put_results(page, SP_ITEM(verdict, "results"));
     if (json_array_size(checks) > 0)

@@ -60,6 +60,15 @@ void sp_page_put_gpu(const struct sp_page *page, const char *uuid);
 void sp_page_badge(struct sp_out *out, const char *kind, const char *text);
 const char *sp_page_kind(const char *word); /* of "PASS", "fail", "clean", … */
 
+/* A cell of microseconds, "–" where there are none. class: of the cell, with a blank before it, or "". */
+void sp_page_us(struct sp_out *out, double us, const char *class);
+
+/* What a rival is called. */
+const char *sp_page_rival(const char *name);
+
+/* Texts that say what is wrong, one below the other; nothing where there are none. */
+void sp_page_sentences(struct sp_out *out, const json_t *list);
+
 extern const char *const sp_page_style[]; /* NULL-terminated lines */
 
 void sp_page_savings(struct sp_page *page);
