@@ -77,6 +77,13 @@ static bool is_dots(const char *name, size_t len)
     return (len == 1 && name[0] == '.') || (len == 2 && name[0] == '.' && name[1] == '.');
 }
 
+int sp_is_folder(const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
 int sp_path_is_safe(const char *path)
 {
     const char *name = path;

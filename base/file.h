@@ -35,6 +35,9 @@ int sp_buf_set(struct sp_buf *buf, const void *data, size_t len);
 int sp_buf_append(struct sp_buf *buf, const void *data, size_t len);
 int sp_buf_printf(struct sp_buf *buf, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* Is there a folder, or a link to one? */
+int sp_is_folder(const char *path);
+
 /* True for a non-empty relative path without empty, "." or ".." components and not longer than PATH_MAX. */
 int sp_path_is_safe(const char *path);
 

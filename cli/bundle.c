@@ -176,9 +176,7 @@ static int read_bundle(json_t **out, const char *path)
 /* As sp_recording_load() chooses in a folder: a recording comes first. */
 static const char *file_of(char out[PATH_MAX], const char *path)
 {
-    struct stat st;
-
-    if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode))
+    if (!sp_is_folder(path))
         return path;
     if (snprintf(out, PATH_MAX, "%s/recording.json", path) >= PATH_MAX || access(out, F_OK) != 0)
         (void)snprintf(out, PATH_MAX, "%s/report.json", path);

@@ -1,55 +1,27 @@
 #include "patcher/install.h"
 #include "base/err.h"
 #include "base/file.h"
-#include "base/proc.h"
+#include "patcher/interpreter.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <jansson.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { ANSWER_MAX = 1 << 20, METADATA_MAX = 4 << 20, PROBE_SECONDS = 20 };
+enum { METADATA_MAX = 4 << 20 };
 
 /* Interpreters that nobody named: of the environment that is active, and of PATH. */
 enum { FROM_VENV, FROM_CONDA, FROM_PATH, MAX_CANDIDATES };
-
-/* `site` has done its work as for a server: user site, .pth files, finders of editable installs. PYTHONPATH has no say
- * (-E), nor has the current folder: its entry goes before anything is imported. find_spec() of a top-level name imports
- * nothing. The answer comes after a mark, as start-up files may print; the mark is not in this text, which they may
- * print too. */
-static const char probe[] = "import sys\n"
-                            "sys.path[:] = [entry for entry in sys.path if entry != '']\n"
-                            "import json, sysconfig\n"
-                            "from importlib.util import find_spec\n"
-                            "spec = find_spec('sglang')\n"
-                            "metadata = None\n"
-                            "try:\n"
-                            "    from importlib.metadata import distribution\n"
-                            "    metadata = str(distribution('sglang').locate_file(''))\n"
-                            "except Exception:\n"
-                            "    pass\n"
-                            "print('\\nsgl-pcie' + ':answer\\n' + json.dumps({\n"
-                            "    'origin': spec.origin if spec else None, 'metadata': metadata,\n"
-                            "    'purelib': sysconfig.get_path('purelib')}), flush=True)\n";
-static const char mark[] = "\nsgl-pcie:answer\n";
 
 static char *join(const char *dir, const char *name)
 {
     char *path = NULL;
 
     return asprintf(&path, "%s/%s", dir, name) < 0 ? NULL : path;
-}
-
-static int is_directory(const char *path)
-{
-    struct stat st;
-
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
 const char *sp_layout_name(enum sp_layout layout)
@@ -249,7 +221,7 @@ static int from_folder(struct sp_install *install, const char *option, const cha
         rc = sp_err(SP_ECANNOT, "out of memory");
     else if (stat(dir, &st) != 0 && !is_missing(errno))
         rc = sp_err_sys(SP_ECANNOT, "cannot look at %s '%s'", option, dir);
-    else if (!is_directory(dir))
+    else if (!sp_is_folder(dir))
         rc = sp_err_hint(sp_err(SP_EUSAGE, "%s '%s' is not a directory", option, dir), "%s", target_hint);
     else if (lstat(package, &st) != 0 && !is_missing(errno))
         rc = sp_err_sys(SP_ECANNOT, "cannot look into %s '%s'", option, root);
@@ -283,99 +255,20 @@ static int from_source(struct sp_install *install, const char *dir)
     return rc;
 }
 
-/* The object after the last mark, or NULL. */
-static json_t *read_answer(const struct sp_buf *out)
-{
-    const size_t len = sizeof mark - 1;
-    const char *text = NULL, *end = out->data + out->len, *next = out->data;
-
-    while ((next = memmem(next, (size_t)(end - next), mark, len)) != NULL)
-        text = next += len;
-    return text ? json_loadb(text, (size_t)(end - text), JSON_DISABLE_EOF_CHECK, NULL) : NULL;
-}
-
-/* In the current folder, as the shims of version managers choose by it; without leaving bytecode behind. -E drops
- * PYTHONNOUSERSITE too, which servers obey. */
-static int ask(json_t **answer, const char *python)
-{
-    const char *no_user = getenv("PYTHONNOUSERSITE");
-    const char *const argv[] = {python, no_user && *no_user ? "-sEB" : "-EB", "-c", probe, NULL};
-    struct sp_proc_options options = {.seconds = PROBE_SECONDS, .output_max = ANSWER_MAX};
-    struct sp_proc_result result = {0};
-    int rc = sp_proc_run_ok(&result, argv, &options);
-
-    if (result.timed_out)
-        rc = sp_err(SP_ECANNOT, "the interpreter '%s' did not answer within %d s", python, PROBE_SECONDS);
-    else if (rc < 0)
-        rc = sp_err_wrap(SP_ECANNOT, "cannot ask the interpreter '%s'", python);
-    else if ((*answer = read_answer(&result.out)) == NULL)
-        rc = sp_err(SP_ECANNOT, "the interpreter '%s' gave no usable answer", python);
-    if (rc < 0)
-        rc = sp_err_hint(rc, "name another one with --python, or the folder with --site");
-    sp_proc_free(&result);
-    return rc;
-}
-
-/* "/x/sglang/__init__.py" -> "/x"; -1 when it is something else: a module, or a package in "/". */
-static int root_of_origin(char **root, const char *origin, const char *python)
-{
-    static const char tail[] = "/sglang/__init__.";
-    const char *slash = strrchr(origin, '/'), *package = slash;
-    int rc = 0;
-
-    while (package > origin && *--package != '/')
-        ;
-    if (package == origin || strncmp(package, tail, sizeof tail - 1) != 0) {
-        sp_err(SP_EUSAGE, "the interpreter '%s' finds SGLang at '%s', which is not a package in a folder sglang/",
-               python, origin);
-        rc = sp_err_hint(SP_EUSAGE, "name another one with --python, or the folder with --site");
-    } else if ((*root = strndup(origin, (size_t)(package - origin))) == NULL) {
-        rc = sp_err(SP_ECANNOT, "out of memory");
-    }
-    return rc;
-}
-
-/* Where the runtime goes when it cannot lie beside the package: with the metadata of an editable install (it may be
- * the user's), else where this interpreter installs. */
-static const char *site_of_answer(const json_t *answer, const char *root)
-{
-    const char *metadata = json_string_value(json_object_get(answer, "metadata"));
-    const char *purelib = json_string_value(json_object_get(answer, "purelib"));
-    const char *site = root;
-
-    if (metadata != NULL && strcmp(metadata, root) != 0 && is_directory(metadata))
-        site = metadata;
-    else if (purelib != NULL && is_directory(purelib))
-        site = purelib;
-    return site;
-}
-
 /* 1: the interpreter has no SGLang (the message says so). */
 static int from_python(struct sp_install *install, const char *python)
 {
-    json_t *answer = NULL;
-    const char *origin;
-    char *root = NULL;
-    int rc = ask(&answer, python);
+    char *root = NULL, *site = NULL;
+    int rc = sp_interpreter_ask(&root, &site, python);
 
-    if (rc < 0)
-        return rc;
-    origin = json_string_value(json_object_get(answer, "origin"));
-    if (origin == NULL || *origin != '/') {
-        sp_err(SP_EUSAGE, "the interpreter '%s' has no SGLang", python);
-        sp_err_hint(SP_EUSAGE, "name another one with --python, or a folder with --site");
-        rc = 1;
-    } else {
-        rc = root_of_origin(&root, origin, python);
-        if (rc == 0)
-            rc = complete(install, root, site_of_answer(answer, root));
-    }
+    if (rc == 0)
+        rc = complete(install, root, site);
     if (rc == 0 && (install->python = strdup(python)) == NULL)
         rc = sp_err(SP_ECANNOT, "out of memory");
     if (rc == 0 && install->layout == SP_LAYOUT_SOURCE && strcmp(install->root, install->site) != 0)
         install->layout = SP_LAYOUT_EDITABLE; /* on the path of this interpreter, without metadata */
     free(root);
-    json_decref(answer);
+    free(site);
     return rc;
 }
 

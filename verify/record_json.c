@@ -308,19 +308,12 @@ int sp_recording_parse(struct sp_recording *out, const char *data, size_t len, c
     return rc == SP_EFAIL ? sp_err_hint(rc, SP_RECORDING_HINT) : rc;
 }
 
-static bool is_folder(const char *path)
-{
-    struct stat st;
-
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-}
-
 int sp_recording_load(struct sp_recording *out, const char *path)
 {
     static const char *const names[] = {"/recording.json", "/report.json"};
     struct sp_buf bytes = SP_BUF_INIT;
     char file[PATH_MAX];
-    bool folder = is_folder(path);
+    bool folder = sp_is_folder(path);
     bool found = false;
     int rc = SP_OK;
 
