@@ -86,21 +86,23 @@ int par_segment_offer(par_segment *s, size_t bytes, char name[PAR_SOCKET_NAME])
     return error;
 }
 
-/* Send the descriptor to one taker, if it is the same user. */
+/* Abstract names are seen by every user of the network namespace, so a stranger may come. */
+static int is_ours(int taker)
+{
+    struct ucred peer = {0, 0, 0};
+    socklen_t length = sizeof peer;
+    return getsockopt(taker, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 &&
+           (peer.uid == geteuid() || peer.uid == 0);
+}
+
 static int hand_over(int taker, int fd)
 {
     char byte = 0, control[CMSG_SPACE(sizeof(int))];
     struct iovec data = {.iov_base = &byte, .iov_len = 1};
     struct msghdr message = {
         .msg_iov = &data, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
-    struct ucred peer = {0, 0, 0};
-    socklen_t length = sizeof peer;
     struct cmsghdr *header;
 
-    if (getsockopt(taker, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0)
-        return system_error("SO_PEERCRED");
-    if (peer.uid != geteuid() && peer.uid != 0)
-        return par_error(PAR_ERR_MISMATCH, "a process of user %u asked for the shared memory", (unsigned)peer.uid);
     memset(control, 0, sizeof control);
     header = CMSG_FIRSTHDR(&message);
     header->cmsg_level = SOL_SOCKET;
@@ -115,12 +117,17 @@ static int hand_over(int taker, int fd)
 int par_segment_serve(par_segment *s, int takers, double timeout_s)
 {
     double until = now_s() + timeout_s;
-    int error = PAR_OK;
-    for (int i = 0; i < takers && !error; i++) {
+    int served = 0, error = PAR_OK;
+    while (served < takers && !error) {
         error = wait_readable(s->listener, until, "a peer");
         if (!error) {
             int taker = accept4(s->listener, NULL, NULL, SOCK_CLOEXEC);
-            error = taker < 0 ? system_error("accept") : hand_over(taker, s->fd);
+            if (taker < 0) {
+                error = system_error("accept");
+            } else if (is_ours(taker)) {
+                error = hand_over(taker, s->fd);
+                served++;
+            }
             if (taker >= 0)
                 close(taker);
         }

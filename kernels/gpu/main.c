@@ -354,7 +354,7 @@ int main(int argc, char **argv)
     size_t i;
     int rc;
 
-    if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0) {
+    if (argc < 2 || strcmp(argv[argc - 1], "--help") == 0 || strcmp(argv[1], "help") == 0) {
         print_help();
         return argc < 2 ? CODE_USAGE : CODE_OK;
     }

@@ -97,6 +97,8 @@ static int body(ranks *self, void *context)
     (void)self;
     (void)cudaRuntimeGetVersion(&q->out->runtime);
     (void)cudaDriverGetVersion(&q->out->driver);
+    if (q->out->driver == 0)
+        return rank_fail(CODE_CANNOT, "no usable GPU: there is no NVIDIA driver; nvidia-smi must list the GPUs");
     if (error != cudaSuccess || present == 0)
         return rank_fail(CODE_CANNOT,
                          "no usable GPU: %s (driver supports CUDA %d.%d, this program needs %d.%d); "

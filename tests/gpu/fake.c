@@ -1,7 +1,7 @@
 /*
  * A CUDA runtime and a libpar.so in plain memory, so that sgl-pcie-gpu itself can be tested without a GPU: does it pass
- * what is right, and does it find what is wrong? FAKE_GPUS is the number of GPUs (default 4). FAKE_FAULT makes the
- * all-reduce err in its 300th call, on rank 1, or from then on:
+ * what is right, and does it find what is wrong? FAKE_GPUS is the number of GPUs (default 4; below 0:
+ * no driver). FAKE_FAULT makes the all-reduce err in its 300th call, on rank 1, or from then on:
  *   element   one wrong element                guard   a byte behind the output is touched
  *   input     the input is changed             sum     the sum is taken in another order
  *   zero      -0 becomes +0                    abort   all ranks abort
@@ -306,7 +306,7 @@ cudaError_t cudaRuntimeGetVersion(int *v)
 }
 cudaError_t cudaDriverGetVersion(int *v)
 {
-    *v = 13000;
+    *v = gpus() < 0 ? 0 : 13000;
     return cudaSuccess;
 }
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device)

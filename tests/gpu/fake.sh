@@ -21,6 +21,8 @@ run() {
 small="--types bf16 --world 2 --max-bytes 16K --mode process --algorithms host-one-shot,push-two-shot"
 
 run 5 'no usable GPU' FAKE_GPUS=0 -- smoke
+run 5 'there is no NVIDIA driver' FAKE_GPUS=-1 -- smoke
+run 0 '^usage: sgl-pcie-gpu' -- smoke --help
 run 2 "no command 'smok'" -- smok
 run 2 "bad value '1' for --world" -- smoke --world 1
 run 2 "bad value 'x' for --sizes" -- perf --sizes x

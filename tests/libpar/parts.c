@@ -1,5 +1,6 @@
 /* parts.c: the parts of libpar.so that need no CUDA. */
 #include <errno.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -244,6 +245,47 @@ static void the_segment_reaches_another_process(void **state)
     par_segment_free(&s);
 }
 
+/* A child that takes the segment, as another user if uid is not 0; it ends with the error. */
+static pid_t start_taker(const char *name, uid_t uid)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        par_segment mine = PAR_SEGMENT_INIT;
+        int error = uid && setuid(uid) != 0 ? 1 : par_segment_fetch(&mine, name, 5);
+        par_segment_free(&mine);
+        _exit(-error);
+    }
+    return child;
+}
+
+static int end_of(pid_t child)
+{
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    return -WEXITSTATUS(status);
+}
+
+static void a_stranger_is_turned_away_and_the_next_one_served(void **state)
+{
+    par_segment s = PAR_SEGMENT_INIT;
+    struct pollfd queued = {.events = POLLIN};
+    char name[PAR_SOCKET_NAME];
+    pid_t stranger, rank;
+    (void)state;
+    if (geteuid() != 0)
+        skip();
+    assert_int_equal(par_segment_offer(&s, 4096, name), PAR_OK);
+    stranger = start_taker(name, 65534);
+    queued.fd = s.listener;
+    assert_int_equal(poll(&queued, 1, 5000), 1);
+    rank = start_taker(name, 0);
+    assert_int_equal(par_segment_serve(&s, 1, 5), PAR_OK);
+    assert_int_equal(end_of(stranger), PAR_ERR_BOOTSTRAP);
+    assert_int_equal(end_of(rank), PAR_OK);
+    par_segment_free(&s);
+}
+
 static void a_rank_that_does_not_come_is_a_timeout(void **state)
 {
     par_segment s = PAR_SEGMENT_INIT;
@@ -295,6 +337,7 @@ int main(void)
         cmocka_unit_test(the_tree_is_the_one_that_is_documented),
         cmocka_unit_test(minus_zero_stays),
         cmocka_unit_test(the_segment_reaches_another_process),
+        cmocka_unit_test(a_stranger_is_turned_away_and_the_next_one_served),
         cmocka_unit_test(a_rank_that_does_not_come_is_a_timeout),
         cmocka_unit_test(nobody_offers),
         cmocka_unit_test(names_lead_back),
