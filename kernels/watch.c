@@ -38,15 +38,16 @@ static void store(uint32_t *p, uint32_t v)
 void par_log(const struct par_comm *comm, const char *format, ...)
 {
     char line[512];
+    const size_t room = sizeof line - 1; /* the last is for the end of the line */
     va_list arguments;
-    int used = snprintf(line, sizeof line, "sgl-pcie: rank %d of %d: ", comm->rank, comm->world);
+    int used = snprintf(line, room, "sgl-pcie: rank %d of %d: ", comm->rank, comm->world);
     va_start(arguments, format);
-    vsnprintf(line + used, sizeof line - (size_t)used, format, arguments);
+    vsnprintf(line + used, room - (size_t)used, format, arguments);
     va_end(arguments);
     if (comm->options.log)
         comm->options.log(comm->options.log_context, line);
     else
-        fprintf(stderr, "%s\n", line);
+        fputs(strcat(line, "\n"), stderr); /* in one piece: other ranks write there, too */
 }
 
 uint32_t par_abort_seen(const struct par_comm *comm)
