@@ -1,9 +1,12 @@
 #include "cli/show.h"
 #include "cli/subject.h"
+#include "verify/doctor.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+extern char **environ;
 
 static const char *const description[] = {
     "Reads the files that a patch set knows, the runtime that apply installs beside them, the flag, and the journal of "
@@ -62,6 +65,22 @@ static struct counts count_states(const struct sp_plan *plan)
     return counts;
 }
 
+/* All is there; but a variable of this shell may make SGLang stock, if it is started here. */
+static int say_enabled(struct sp_report *report)
+{
+    struct sp_findings odd = {NULL, 0};
+    int rc = sp_find_odd(&odd, environ, "");
+
+    if (rc == SP_OK && odd.count > 0) {
+        rc = sp_report_say(report, odd.item[0].remedy, "enabled, but in this shell %s", odd.item[0].text);
+    } else if (rc == SP_OK) {
+        report->attention = false;
+        rc = sp_report_say(report, NULL, "enabled: nothing to do");
+    }
+    sp_findings_free(&odd);
+    return rc;
+}
+
 /* Proved: is it measured, and does it pay? */
 static int say_profile(struct sp_report *report, const struct sp_facts *facts, struct sp_subject *subject)
 {
@@ -83,8 +102,7 @@ static int say_profile(struct sp_report *report, const struct sp_facts *facts, s
     if (!set)
         return sp_report_say(report, sp_subject_next(subject, "enable"),
                              "proved, not enabled: SGLang behaves as stock");
-    report->attention = false;
-    return sp_report_say(report, NULL, "enabled: nothing to do");
+    return say_enabled(report);
 }
 
 /* Patched as it should be: what stands between that and a server that uses it. */

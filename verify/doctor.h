@@ -42,6 +42,10 @@ enum sp_level_of sp_findings_worst(const struct sp_findings *findings, size_t fi
 /* Fill in what there is to know of nvcc. site: that may hold pip's toolkit, or NULL. */
 int sp_around_toolchain(struct sp_around *around, const char *site);
 
+/* Variables that patched SGLang reads and cannot make sense of, which makes it stock: a finding for each. where: what
+ * the sentence begins with, "in pid 42 ", or nothing for this shell. */
+int sp_find_odd(struct sp_findings *findings, char *const *env, const char *where);
+
 /* ---- the examinations ---- */
 
 int sp_exam_driver(struct sp_findings *findings, const struct sp_patient *patient);

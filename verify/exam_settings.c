@@ -172,8 +172,7 @@ static int say_known(struct sp_buf *out, const struct own_variable *is)
     return rc;
 }
 
-/* where: "in pid 42 ", or nothing: in this shell. */
-static int find_odd(struct sp_findings *findings, char *const *env, const char *where)
+int sp_find_odd(struct sp_findings *findings, char *const *env, const char *where)
 {
     int rc = SP_OK;
 
@@ -196,7 +195,7 @@ int sp_exam_settings(struct sp_findings *findings, const struct sp_patient *pati
 {
     int rc = find_variables(findings, patient->around->env, "");
 
-    return rc < 0 ? rc : find_odd(findings, patient->around->env, "");
+    return rc < 0 ? rc : sp_find_odd(findings, patient->around->env, "");
 }
 
 /* ---- command lines ---- */
@@ -291,7 +290,7 @@ int sp_exam_servers(struct sp_findings *findings, const struct sp_patient *patie
         if (rc == SP_OK)
             rc = find_variables(findings, server->env, where);
         if (rc == SP_OK)
-            rc = find_odd(findings, server->env, inside);
+            rc = sp_find_odd(findings, server->env, inside);
         if (rc == SP_OK && sp_env_value(server->env, "CUDA_VISIBLE_DEVICES") &&
             strstr(sp_env_value(server->env, "CUDA_VISIBLE_DEVICES"), "GPU-"))
             rc = sp_finding_add(findings, "visible.uuid", SP_BAD, "start it with numbers in CUDA_VISIBLE_DEVICES",

@@ -206,6 +206,15 @@ class Status(Enabled):
         self.assertIn("gpu 1 was %s, is absent" % GPUS[1], told["verdict"]["reasons"])
         self.assertIn("gpu 1 was", self.cli("status", "--site", self.site, FAKE_GPUS=GPUS[0]))
 
+    def test_a_variable_that_makes_it_stock_is_said(self):
+        self.enable()
+        self.assertEqual(self.status(SGLANG_PCIE_AR_BACKEND="peer")["message"], "enabled: nothing to do")
+        for name, value, words in (("BACKEND", "foo", "none of auto, peer"), ("TIMEOUT_S", "5s", "no number of seconds")):
+            name = "SGLANG_PCIE_AR_" + name
+            told = self.status(**{name: value})
+            self.assertIn("enabled, but in this shell %s is '%s', %s" % (name, value, words), told["message"])
+            self.assertEqual((told["next"], told["result"], told["exit_code"]), ("unset " + name, "ok", 0))
+
     def test_a_profile_that_does_not_count_is_said(self):
         self.enable()
         told = self.status()
