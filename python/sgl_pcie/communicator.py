@@ -226,7 +226,12 @@ def _round(gather, step, alike):
         raise
     except Exception as error:  # a server starts without us rather than not at all
         said = {"refused": "%.400s" % (error if str(error) else repr(error))}
-    everything = ranks.exchange(gather, said)
+    try:
+        everything = ranks.exchange(gather, said)
+    except ranks.Disagreed:
+        if "refused" in said:  # the others are in a round of that step and cannot hear why
+            log.warning("this rank of the group cannot take part: %s", said["refused"])
+        raise
     ranks.settle(everything, alike)
     return everything
 

@@ -252,6 +252,8 @@ class Agreement(Case):
             self.lines.clear()
             Scenario.leaves = bad
             self.assertAllStock(self.create(), "failed while the others went on")
+            said = [line for _, line in self.lines if "no device" in line]
+            self.assertEqual(len(said), 1, "the rank itself says why: %s" % self.lines)
 
     def test_the_library_refuses_the_profile_of_one(self):
         Scenario.refuses_profile = 2
