@@ -487,11 +487,13 @@ static int import_inboxes(par_bootstrap *b)
     return PAR_OK;
 }
 
-static int connect_ranks(par_bootstrap *b)
+/* error: what has happened on this rank so far. Rounds are collective: it takes part in them whatever that is. */
+static int connect_ranks(par_bootstrap *b, int error)
 {
     struct par_comm *comm = b->comm;
-    int error = load_kernels(comm, 1);
-    error = introduce(b, error); /* rounds are collective: take part whatever happened */
+    if (!error)
+        error = load_kernels(comm, 1);
+    error = introduce(b, error);
     if (!error)
         error = agree(b);
     if (!error && (comm->options.with & PAR_WITH_PEER))
@@ -514,6 +516,13 @@ static int connect_ranks(par_bootstrap *b)
     return round_of(b, error, "ready"); /* behind this, every rank has filled its slots and loaded its kernels */
 }
 
+static int enter_device(int device, int *before)
+{
+    CUDA(cudaGetDevice(before));
+    CUDA(cudaSetDevice(device));
+    return PAR_OK;
+}
+
 int par_create(par_comm **out, int rank, int world, int device, par_allgather_fn allgather, void *context,
                const par_options *options)
 {
@@ -533,8 +542,6 @@ int par_create(par_comm **out, int rank, int world, int device, par_allgather_fn
         error = read_options(&read, options);
     if (error)
         return error;
-    CUDA(cudaGetDevice(&before));
-    CUDA(cudaSetDevice(device));
     b = calloc(1, sizeof *b);
     if (b)
         b->comm = new_comm(rank, world, device, &read);
@@ -548,7 +555,7 @@ int par_create(par_comm **out, int rank, int world, int device, par_allgather_fn
         b->comm->memory->users = 1;
         b->allgather = allgather;
         b->context = context;
-        error = connect_ranks(b);
+        error = connect_ranks(b, enter_device(device, &before));
         if (!error)
             par_profile_defaults(b->comm);
     }
@@ -557,7 +564,8 @@ int par_create(par_comm **out, int rank, int world, int device, par_allgather_fn
     else if (b)
         par_close(b->comm);
     free(b);
-    cudaSetDevice(before);
+    if (before >= 0)
+        cudaSetDevice(before);
     return error;
 }
 

@@ -48,6 +48,27 @@ static void creation_refuses_by_name(void **state)
     refused(par_create(&comm, 0, 2, 0, never, NULL, &o), "options.size");
 }
 
+/* An all-gather of two ranks that say the same; counts the rounds. */
+static int both_alike(void *context, const void *mine, void *all, size_t bytes)
+{
+    ++*(int *)context;
+    memcpy(all, mine, bytes);
+    memcpy((char *)all + bytes, mine, bytes);
+    return 0;
+}
+
+/* It would leave them waiting for its first word. */
+static void a_rank_without_its_device_tells_the_others(void **state)
+{
+    par_comm *comm = NULL;
+    int rounds = 0;
+    (void)state;
+    assert_int_equal(par_create(&comm, 0, 2, 1 << 20, both_alike, &rounds, NULL), PAR_ERR_CUDA);
+    assert_null(comm);
+    assert_non_null(strstr(par_last_error(), "Device"));
+    assert_true(rounds > 0);
+}
+
 static void memory_is_known_in_advance(void **state)
 {
     uint64_t device = 0, host = 0, more = 0;
@@ -97,6 +118,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(creation_refuses_by_name),
+        cmocka_unit_test(a_rank_without_its_device_tells_the_others),
         cmocka_unit_test(memory_is_known_in_advance),
         cmocka_unit_test(null_is_no_communicator),
         cmocka_unit_test(the_interface_is_the_one_of_the_header),
