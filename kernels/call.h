@@ -152,7 +152,8 @@ int par_is_tagged(int algorithm);
  * lane that waits for a place would keep its peers waiting, so all must fit; and some place stays free. Two
  * communicators may have a call under way at the same time, in one order on this rank and in the other on that: then
  * each fills a GPU that the other one waits for. Lanes are placed in order, and a lane needs nothing but the same lane
- * of its peers, so what finds the place that is left ends, and makes place for the next.
+ * of its peers, so what finds the place that is left ends, and makes place for the next. Not so on a GPU that ranks
+ * share: one of them may take the place that others of the same call need, too.
  */
 uint32_t par_room(int blocks, int processors, int sharing);
 

@@ -19,8 +19,8 @@
  * when the stream changes; graphs that are replayed on several streams must be ordered by the caller. Two calls that
  * really overlap on a GPU are detected there, and the communicator is aborted (PAR_ERR_OVERLAP).
  * Calls of several communicators on the same GPUs must be in the same order on all ranks too, as with any collective:
- * each may fill a GPU while it waits for its peers. But two at a time may meet in any order: a few multiprocessors stay
- * free, which is enough for the one to end beside the other.
+ * each may fill a GPU while it waits for its peers. But two at a time may meet in any order where no two ranks share a
+ * GPU: a few multiprocessors stay free, which is enough for the one to end beside the other.
  * A communicator is used by one host thread at a time; par_abort(), par_status() and par_last_report() may be called
  * from any thread. Several communicators in one process are independent of each other.
  *

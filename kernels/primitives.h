@@ -96,7 +96,7 @@ PAR_DEV void par_own_st(uint32_t *p, uint32_t v)
     asm volatile("st.global.u32 [%0], %1;" :: "l"(p), "r"(v) : "memory");
 }
 
-/* Atomic exchange, device scope: only to detect two kernels that run at the same time. */
+/* Atomic exchange, device scope: detects two kernels that run at the same time, and gives a claim to one thread. */
 PAR_DEV uint32_t par_own_exchange(uint32_t *p, uint32_t v)
 {
     uint32_t old;

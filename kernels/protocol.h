@@ -18,9 +18,9 @@
  *
  * Chunked. A lane goes in steps, numbered on through all calls. In step s it sends a tile, waits until every peer has
  * done step s-1 (one flag per lane and peer, which holds the number of steps done), and works on what the peers wrote
- * in step s-1; at the end of the part that writes there is a block barrier, a fence, and the flag. A slot is written
- * again four steps later. When we send in step s, our last wait was in step s-1, or, when s-1 began a call (and did not
- * wait), in step s-2; so every peer has done step s-3, in which it read what was written in s-4.
+ * in step s-1; at the end of the part that writes the workers signal, and the housekeeper fences and sets the flag. A
+ * slot is written again four steps later. When we send in step s, our last wait was in step s-1, or, when s-1 began a
+ * call (and did not wait), in step s-2; so every peer has done step s-3, in which it read what was written in s-4.
  */
 #ifndef PAR_PROTOCOL_H
 #define PAR_PROTOCOL_H

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "call.h"
+#include "device.h"
 #include "numerics.h"
 #include "segment.h"
 
@@ -108,6 +109,13 @@ static void ranks_of_a_gpu_share_its_room(void **state)
     assert_int_equal(par_room(1, 20, 8), 2);
     assert_int_equal(par_room(1, 8, 8), 0); /* no place for all: refused */
     assert_int_equal(par_room(2, PAR_SPARE_PROCESSORS, 1), 0);
+}
+
+/* Drivers before 530, and GPUs before Volta with any, take no more. */
+static void a_launch_is_no_larger_than_every_driver_takes(void **state)
+{
+    (void)state;
+    assert_in_range(sizeof(par_launch), PAR_MAX_WORLD * sizeof(par_call), 4096);
 }
 
 static void areas_of_a_lane_do_not_overlap(void **state)
@@ -328,6 +336,7 @@ int main(void)
         cmocka_unit_test(every_lane_fits_and_hears_from_every_peer),
         cmocka_unit_test(two_communicators_may_meet_in_any_order),
         cmocka_unit_test(ranks_of_a_gpu_share_its_room),
+        cmocka_unit_test(a_launch_is_no_larger_than_every_driver_takes),
         cmocka_unit_test(areas_of_a_lane_do_not_overlap),
         cmocka_unit_test(multiplication_divides),
         cmocka_unit_test(fp16_survives_fp32_and_back),
