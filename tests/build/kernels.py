@@ -23,6 +23,7 @@ import schema  # noqa: E402
 
 CI = os.environ.get("SGL_PCIE_CI") == "1"
 ARCHS = "sm_75,sm_90"
+COMPRESSED = "-Xfatbin=-compress-all"
 RECIPE = json.loads((real.ROOT / "kernels/sources.json").read_text())
 PRODUCTS = [RECIPE, *RECIPE["others"]]
 
@@ -52,7 +53,7 @@ def run(*words, **more):
 
 
 def strict_data(folder):
-    """The data of the program, with warnings of all compilers as errors."""
+    """The data of the program, with warnings of all compilers as errors, and device code in which names can be looked for."""
     (folder / "kernels").mkdir(parents=True)
     for path in (real.ROOT / "kernels").iterdir():
         if path.name != "sources.json":
@@ -62,6 +63,7 @@ def strict_data(folder):
         for key, flag in (("compile_c", "-Werror"), ("compile_cu", "-Werror=all-warnings")):
             if key in product:
                 product[key].insert(1, flag)
+                product[key] = [word for word in product[key] if word != COMPRESSED]
     (folder / "kernels/sources.json").write_text(json.dumps(recipe))
     for name in ("patches", "python"):
         (folder / name).symlink_to(real.ROOT / name)
@@ -87,8 +89,9 @@ class Kernels(unittest.TestCase):
         self.assertEqual([entry["path"].split("/")[1] for entry in self.built["outputs"]],
                          [product.get("library") or product["name"] for product in PRODUCTS])
         self.assertEqual(self.built["architectures"], ARCHS.split(","))
+        self.assertLess(self.product("libpar.so").stat().st_size, 3 << 20, "device code is compressed")
 
-    def test_nothing_warns(self):
+    def test_nothing_warns_and_no_name_depends_on_a_path(self):
         """With warnings of all compilers as errors, which nvcc leaves a trace of in the bytes."""
         site = self.folder / "strict"
         shutil.copytree(self.stock, site)
@@ -98,6 +101,10 @@ class Kernels(unittest.TestCase):
         self.assertEqual(numbers, sorted(numbers))
         if CI:
             self.assertLessEqual({int(number) for number in RECIPE["architectures"]}, set(numbers))
+        for name in ("libpar.so", "sgl-pcie-gpu"):
+            path = site / "sgl_pcie" / name
+            self.assertNotIn(b"_GLOBAL__N", path.read_bytes(), name)
+            self.assertNotIn("_GLOBAL__N", run("nm", path))
 
     def test_two_more_builds_have_the_same_bytes(self):
         self.assertEqual(tool("build", self.site, "--check", "--arch", ARCHS)["outputs"], self.built["outputs"])
@@ -109,11 +116,6 @@ class Kernels(unittest.TestCase):
         self.assertEqual(exported, declared)
         module = {line.split()[-1] for line in run("nm", "-D", "--defined-only", self.product("_sgl_pcie.abi3.so")).splitlines()}
         self.assertEqual(module, {"PyInit__sgl_pcie"})
-
-    def test_no_name_depends_on_a_path(self):
-        for name in ("libpar.so", "sgl-pcie-gpu"):
-            self.assertNotIn(b"_GLOBAL__N", self.product(name).read_bytes(), name)
-            self.assertNotIn("_GLOBAL__N", run("nm", self.product(name)))
 
     def test_nothing_is_needed_but_the_c_library(self):
         for name, more in (("libpar.so", set()), ("sgl-pcie-gpu", {"libpar.so"}), ("_sgl_pcie.abi3.so", set())):
