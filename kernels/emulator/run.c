@@ -508,7 +508,7 @@ void run_draw(run_scenario *s, const emu_subject *subject, int algorithm, int wo
     s->dtype = (int)pick(&random, 0, 2);
     s->room_lanes = pick(&random, 1, 2);
     s->room_vecs = two ? (chunked ? pick(&random, 1, (uint32_t)world + 1) : (uint32_t)world + pick(&random, 0, 1))
-                       : pick(&random, 1, 3);
+                       : pick(&random, 1, par_is_tagged(algorithm) ? 5 : 3); /* tagged: 3 leave before the first wait */
     s->n_calls = chunked ? pick(&random, 2, 4) : pick(&random, 4, 7);
     if (par_is_tagged(algorithm)) /* a slot is used three times, or the last use but one would not show */
         s->n_calls += pick(&random, 2, 7);
