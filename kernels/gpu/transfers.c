@@ -55,6 +55,8 @@ void board_number(board *b, step_kind kind, int a, int peer, double number, cons
 {
     step_result *r = &b->result[kind][a][peer];
 
+    if (!worse(r, CHECK_PASS))
+        return; /* the other side gave up: what this one measured is none */
     r->number = number;
     r->unit = unit; /* a literal: the same address in all processes */
     r->status = CHECK_PASS;
