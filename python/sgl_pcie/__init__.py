@@ -1,8 +1,9 @@
 """What the patched lines of SGLang call.
 
 Three hooks, each a no-op unless the flag asks for something: gate() at the NVLink test, hand_out_class() and
-hand_out() where SGLang hands out its custom all-reduce. None takes a server down, and until the flag is active
-nothing but sgl_pcie.flag is imported. The patched lines survive without this package, too.
+hand_out() where SGLang hands out its custom all-reduce. None takes a server down, and unless the flag asks nothing
+but sgl_pcie.flag is imported. A rank that was asked and has a doubt of its own still goes where its group's ranks
+settle, since the others may have none and would wait. The patched lines survive without this package, too.
 """
 
 import os
@@ -40,7 +41,7 @@ def hand_out_class(stock):
 
     The name stays a class, since SGLang sets attributes on it. A foreign object from __new__ skips __init__.
     """
-    if decision().action == STOCK or (decision().action == UPSTREAM and _rebuilt() is None):
+    if decision().asked == STOCK or (decision().asked == UPSTREAM and _rebuilt() is None):
         return
 
     def new(cls, group=None, device=None, *args, **kwargs):
@@ -58,7 +59,7 @@ def hand_out(stock, legacy):
 
     stock: that function. legacy: the class CustomAllreduce (V1). Returns the function to use instead.
     """
-    if decision().action == STOCK:
+    if decision().asked == STOCK:
         return stock
 
     def dispatch(group, device):
@@ -81,7 +82,7 @@ def hand_out(stock, legacy):
 
 def _communicator(group, device, make_stock):
     """Our communicator for this group, or None: whatever SGLang would have chosen, which make_stock() makes."""
-    if decision().action != COMMUNICATOR or not _on_cuda():
+    if decision().asked != COMMUNICATOR or not _on_cuda():
         return None
     try:
         from .communicator import create
@@ -103,7 +104,7 @@ def _rebuilt():
 
 def _prepare(group, legacy):
     """Shall the communicator that SGLang now builds for this group run on the rebuilt kernel?"""
-    if decision().action != UPSTREAM or not _on_cuda():
+    if decision().asked != UPSTREAM or not _on_cuda():
         return
     try:
         rebuilt = _rebuilt()

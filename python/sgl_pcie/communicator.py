@@ -42,7 +42,7 @@ def create(group, device, stock=None):
     try:
         comm = setup.run(ranks.gatherer(group))
     except ranks.Disagreed as reason:
-        if rank == 0:
+        if rank == 0 and not decision().refuses:  # said once for this process by then
             log.warning("stock all-reduce for this group of %d ranks: %s", world, reason)
         return None
     if rank == 0:
@@ -76,6 +76,8 @@ class _Setup:
         return Communicator(self.native, self.choice.entries, self.module.DTYPES, self.index, self.stock)
 
     def identify(self):
+        if decision().refuses:
+            raise choice.Refused(decision().reason)
         self.libpar = machine.sha256(os.path.join(library.HERE, library.LIBRARY))
         self.module = library.load()
         return {"machine": _boot_id(), "libpar": self.libpar, "uuid": nvidia.cuda_uuid(self.index)}

@@ -38,6 +38,12 @@ class Decision(NamedTuple):
     level: int  # of its line in the log; NOTSET: none
     reason: str = ""
     verdict: Optional[tuple] = None  # verdict.Verdict that stands behind it; None: nothing was proved
+    refuses: str = ""  # what was asked for, where a doubt of this process makes it stock: the other ranks may have none
+
+    @property
+    def asked(self):
+        """What the ranks of a group have to settle about."""
+        return self.refuses or self.action
 
 
 def read(environ=os.environ, path=_PERSISTED):
@@ -59,17 +65,16 @@ def decide(value, backend, built, verdict=None, doubt="there is no verdict for t
         return Decision(STOCK, logging.WARNING, "%s=%r is none of 0, 1, unsafe" % (FLAG, value))
     if backend not in BACKENDS:
         return Decision(STOCK, logging.WARNING, "%s=%r is none of %s" % (BACKEND, backend, ", ".join(BACKENDS)))
+    asked = UPSTREAM if backend == "upstream" else COMMUNICATOR if built else STOCK
     if value == "unsafe":
         verdict, level, basis = None, logging.WARNING, "%s=unsafe: nothing was proved on this machine" % FLAG
     elif verdict is None:
-        return Decision(STOCK, logging.WARNING, doubt)
+        return Decision(STOCK, logging.WARNING, doubt, refuses=asked)
     else:
         level, basis = logging.INFO, "a fresh verdict of level %d" % verdict.level
-    if backend == "upstream":
-        return Decision(UPSTREAM, level, basis, verdict)
-    if not built:
-        return Decision(STOCK, logging.WARNING, "no communicator is built into this install")
-    return Decision(COMMUNICATOR, level, basis, verdict)
+    if asked == STOCK:
+        level, basis, verdict = logging.WARNING, "no communicator is built into this install", None
+    return Decision(asked, level, basis, verdict)
 
 
 @functools.lru_cache(maxsize=None)

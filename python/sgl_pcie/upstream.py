@@ -22,7 +22,7 @@ import torch
 import torch.distributed as dist
 
 from . import machine, ranks
-from .flag import log
+from .flag import decision, log
 
 LIBRARY = "libupstream.so"
 PATH = os.path.join(os.path.dirname(os.path.abspath(__file__)), LIBRARY)
@@ -69,7 +69,7 @@ def prepare(group, module):
         everything = ranks.exchange(ranks.gatherer(group), said)
         ranks.settle(everything, {"library": LIBRARY, "limits": LIMITS, "algorithm": ALGORITHM})
     except ranks.Disagreed as reason:
-        if rank == 0:
+        if rank == 0 and not decision().refuses:
             log.warning("stock all-reduce for this group of %d ranks, not %s: %s", world, LIBRARY, reason)
         return
     if not isinstance(module.ops, Ops):
@@ -114,6 +114,8 @@ def refuse():
 
 
 def _ready(module):
+    if decision().refuses:
+        raise Unusable(decision().reason)
     library = _library()
     ops = module.ops.stock if isinstance(module.ops, Ops) else module.ops
     parameters = list(inspect.signature(ops.init_custom_ar).parameters)

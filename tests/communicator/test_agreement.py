@@ -235,6 +235,18 @@ class Agreement(Case):
         self.attribute(nvidia, "all_nvlink", lambda uuids: False)
         self.assertAllOurs(self.create())
 
+    def test_a_rank_that_alone_has_no_verdict(self):
+        """One was written while the ranks started, say: the others hear it, and wait for nothing."""
+        fresh = flag.Decision(flag.COMMUNICATOR, 0)
+        stale = flag.Decision(flag.STOCK, 0, "the verdict is stale: driver", refuses=flag.COMMUNICATOR)
+        for bad in range(1, 4):
+            self.lines.clear()
+            self.attribute(communicator, "decision", self.on_rank(bad, lambda: fresh, lambda: stale))
+            self.assertAllStock(self.create(), "rank %d: the verdict is stale: driver" % bad)
+        self.lines.clear()
+        self.attribute(communicator, "decision", lambda: stale)
+        self.assertEqual((self.create(), self.lines), ([None] * 4, []), "its process has said it already")
+
     def test_a_verdict_that_does_not_speak_for_these(self):
         verdict = types.SimpleNamespace(covers=lambda backend, uuids: False)
         self.attribute(communicator, "decision", lambda: flag.Decision(flag.COMMUNICATOR, 0, "", verdict))

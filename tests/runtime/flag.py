@@ -59,6 +59,20 @@ class Decide(unittest.TestCase):
                 self.assertIn(names, made.reason)
                 self.assertNotIn("\n", made.reason)
 
+    def test_what_a_doubt_keeps_from(self):
+        for value, backend, built, asked in (
+            ("1", "auto", True, COMMUNICATOR),
+            ("1", "host", False, STOCK),
+            ("1", "upstream", True, UPSTREAM),
+            ("1", "upstream", False, UPSTREAM),
+            ("1", "nccl", True, STOCK),
+            ("unsafe", "peer", True, COMMUNICATOR),
+            ("0", "auto", True, STOCK),
+            (None, "auto", True, STOCK),
+        ):
+            with self.subTest(value=value, backend=backend, built=built):
+                self.assertEqual(flag.decide(value, backend, built).asked, asked)
+
 
 class Read(unittest.TestCase):
     def setUp(self):

@@ -298,6 +298,17 @@ class HandOut(Trees):
                 failed = [line for line in patched["pcie_log"] if line[1] == "ERROR"]
                 self.assertEqual(len(failed), 1, failed)
 
+    def test_without_a_verdict_the_other_ranks_are_told(self):
+        """They may have found one, and would wait."""
+        for version in ("0.4.9.post4", real.NEWEST):
+            patched = self.decide(self.tree(version, "built", self.built), **self.GROUPS, **{FLAG: "1"})
+            self.assertIn("sgl_pcie.communicator", patched["modules"])
+            self.assertOutcome(
+                self.decide(self.tree(version), **self.GROUPS)["groups"]["declines"],
+                patched["groups"]["declines"],
+                "declines",
+            )
+
     def test_unset_does_not_look_at_it(self):
         for version in ("0.4.9.post4", real.NEWEST):
             patched = self.decide(self.tree(version, "built", self.built), **self.GROUPS)
@@ -315,7 +326,7 @@ sys.path.insert(0, %r)
 torch = sys.modules["torch"] = types.ModuleType("torch")
 torch.version = types.SimpleNamespace(cuda="12.8")
 import sgl_pcie
-sgl_pcie.decision = lambda: types.SimpleNamespace(action=sgl_pcie.COMMUNICATOR)
+sgl_pcie.decision = lambda: sgl_pcie.flag.Decision(sgl_pcie.COMMUNICATOR, 0)
 ours = types.ModuleType("sgl_pcie.communicator")
 ours.create = lambda group, device, make_stock: [group, device]
 sys.modules["sgl_pcie.communicator"] = ours
