@@ -11,8 +11,7 @@
  *     rc = sp_shape_check(object, &shape);      // "field 'tags[3]' is a number, not a string"
  *
  * Fields are checked in the order of the table, so the same file always gives the same error. Only types and fixed
- words
- * are said here; what they mean together is for the reader of the file.
+ * words are said here; what they mean together is for the reader of the file.
  */
 #ifndef SP_BASE_SHAPE_H
 #define SP_BASE_SHAPE_H
