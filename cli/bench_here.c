@@ -34,8 +34,7 @@ static int check_verdict(struct session *session)
     const char *reason;
     int rc = session->wanted->unproved ? SP_OK : sp_verdict_read(&session->verdict, session->ladder->site);
 
-    if (rc < 0 || session->wanted->unproved ||
-        (session->verdict.fresh && json_array_size(session->verdict.reasons) == 0))
+    if (rc < 0 || session->wanted->unproved || sp_verdict_holds(&session->verdict))
         return rc;
     reason = json_string_value(json_array_get(session->verdict.reasons, 0));
     rc = sp_err(SP_EFAIL, "nothing measured: %s%s", session->verdict.present ? "the verdict does not hold: " : "",

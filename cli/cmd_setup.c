@@ -147,15 +147,10 @@ static const char *said(const struct setup *setup, const char *key)
     return text ? text : "";
 }
 
-static bool holds(const struct sp_verdict_now *now)
-{
-    return now->fresh && json_array_size(now->reasons) == 0;
-}
-
 static bool verdict_holds(const char *site)
 {
     struct sp_verdict_now now;
-    const bool is = sp_verdict_read(&now, site) == SP_OK && holds(&now);
+    const bool is = sp_verdict_read(&now, site) == SP_OK && sp_verdict_holds(&now);
 
     sp_verdict_free(&now);
     return is;
@@ -227,7 +222,7 @@ static int choose_gpus(struct setup *setup)
 /* What was proved of some of the GPUs says nothing of all. */
 static bool verdict_is_of_all(const struct setup *setup, const struct sp_verdict_now *now)
 {
-    return holds(now) && sp_verdict_tried(now->content, setup->gpus.uuid, setup->gpus.count);
+    return sp_verdict_holds(now) && sp_verdict_tried(now->content, setup->gpus.uuid, setup->gpus.count);
 }
 
 static bool profile_is_of_all(const struct setup *setup, const char *site, const struct sp_verdict_now *verdict)

@@ -26,7 +26,7 @@ static int check_verdict(const char *site)
     struct sp_verdict_now now;
     int rc = sp_verdict_read(&now, site);
 
-    if (rc == SP_OK && (!now.fresh || json_array_size(now.reasons) > 0))
+    if (rc == SP_OK && !sp_verdict_holds(&now))
         rc = refuse_verdict(&now);
     sp_verdict_free(&now);
     return rc;

@@ -151,6 +151,11 @@ int sp_verdict_read(struct sp_verdict_now *out, const char *site)
     return rc;
 }
 
+bool sp_verdict_holds(const struct sp_verdict_now *now)
+{
+    return now->fresh && json_array_size(now->reasons) == 0;
+}
+
 void sp_verdict_free(struct sp_verdict_now *now)
 {
     json_decref(now->reasons);

@@ -87,6 +87,9 @@ struct sp_verdict_now {
 int sp_verdict_read(struct sp_verdict_now *out, const char *site);
 void sp_verdict_free(struct sp_verdict_now *now);
 
+/* Does it prove something, and is nothing missing or changed? */
+bool sp_verdict_holds(const struct sp_verdict_now *now);
+
 /* "PASS of level 3: host 2,3,4; push 2": what passed, by backend and world. For the caller to free; NULL: no memory. */
 char *sp_verdict_summary(const struct sp_verdict_now *now);
 
