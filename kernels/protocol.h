@@ -170,17 +170,21 @@ PAR_COLD void par_note(const par_call *c, uint32_t *note, const par_wait *w, uin
 /* Abort word: the error and whom it is about. 0 means no abort. */
 #define PAR_ABORT(error, peer) ((uint32_t)(error) | ((peer) + 1u) << 8)
 
-/* This rank has failed: leave a note (the first does), tell everybody, and end. */
+/*
+ * This rank has failed: leave a note, tell everybody, and end. The first thread does all that. Others just leave their
+ * loops: a trap of theirs would end the kernel before the note is written.
+ */
 PAR_COLD void par_fail(const par_call *c, const par_wait *w, uint32_t error, uint32_t peer, uint32_t seen,
                        uint64_t waited_ns)
 {
-    if (par_own_exchange(c->claim + PAR_CLAIM_FAILED, 1) == 0)
+    if (par_own_exchange(c->claim + PAR_CLAIM_FAILED, 1) == 0) {
         par_note(c, c->failed, w, error, peer, seen, waited_ns);
-    par_st(c->abort_word + c->rank, PAR_ABORT(error, peer));
-    par_st(c->claim + PAR_CLAIM_DEAD, 1);
-    par_fence();
-    if (c->trap)
-        par_trap();
+        par_st(c->abort_word + c->rank, PAR_ABORT(error, peer));
+        par_fence();
+        par_st(c->claim + PAR_CLAIM_DEAD, 1); /* who sees it may trap at once */
+        if (c->trap)
+            par_trap();
+    }
 }
 
 /* Whether somebody has aborted; fails this rank too if so. */

@@ -405,8 +405,11 @@ static void count_lost(int rank)
 {
     if (emu_is_lost(rank) && rank == R.s->fault_rank && R.s->fault != RUN_ABORT)
         run_counted[R.s->algorithm].lost++;
-    else if (emu_is_lost(rank))
+    else if (emu_is_lost(rank)) {
         run_counted[R.s->algorithm].traps++;
+        if (emu_value(R.base[rank][1].failed + PAR_NOTE_STATE) != 1)
+            emu_fail("rank %d trapped before its note was written", rank);
+    }
 }
 
 static void check_end(void)
