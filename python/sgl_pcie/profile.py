@@ -63,7 +63,8 @@ def start(transport_, world):
     two, few = world == 2, world <= 4
     if transport_ == "host":
         if two:
-            return (Entry(128 * KIB, "host-one-shot"), Entry(512 * KIB, "host-one-shot-tagged"))
+            tagged = Entry(384 * KIB, "host-one-shot-tagged")
+            return (Entry(128 * KIB, "host-one-shot"), tagged, Entry(MIB, "host-two-shot-tagged"))
         small = Entry(64 * KIB if few else 32 * KIB, "host-one-shot")
         large = Entry(MIB if few else 512 * KIB, "host-two-shot-tagged")
         return (small, Entry(128 * KIB, "host-two-shot"), large)

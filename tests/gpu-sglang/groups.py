@@ -29,7 +29,7 @@ import shared
 
 FLAG, BACKEND = "SGLANG_FORCE_CUSTOM_AR_PCIE", "SGLANG_PCIE_AR_BACKEND"
 KIB = 1 << 10
-# To 512 KiB ours by the start values of two ranks, to 8 MiB SGLang's own where it has one, above NCCL's.
+# To 1 MiB ours by the start values of two ranks, to 8 MiB SGLang's own where it has one, above NCCL's.
 SIZES = (2 * KIB, 10 * KIB, 40 * KIB, 64 * KIB, 160 * KIB, 512 * KIB, 1024 * KIB, 3072 * KIB, 16384 * KIB)
 PROFILE = ((16 * KIB, "host-one-shot"), (64 * KIB, "stock"), (256 * KIB, "host-two-shot"))
 
