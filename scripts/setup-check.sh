@@ -10,7 +10,7 @@
 # NCCL_P2P_DISABLE=1 makes stock what it is without peer access.
 set -u
 [ $# -eq 3 ] || { sed -n '5s/^# *//p' "$0" >&2; exit 2; }
-program=$1 site=$2 work=$3 failed=0 before=
+program=$1 site=$2 work=$3 failed=0
 mkdir -p "$work" && work=$(realpath "$work") || exit
 export SGL_PCIE_STATE=$work/state PYTHONDONTWRITEBYTECODE=1
 
@@ -35,12 +35,6 @@ nobody_left() {
     ! pgrep -f "$1/sgl_pcie/sgl-pcie-gpu" >/dev/null
 }
 
-choices() {
-    python3 -c "import json, glob, sys
-for t in json.load(open(glob.glob('$SGL_PCIE_STATE/*/profile.json')[0]))['tables']:
-    print(t['world'], *['%d:%s' % (e['max_bytes'], e['algorithm']) for e in t['entries']])"
-}
-
 clean() {
     local start=$SECONDS
     cp -r "$site" "$work/clean"
@@ -53,8 +47,7 @@ clean() {
 
 look() {
     local start=$SECONDS
-    before=$(choices)
-    say "$before"
+    mkdir "$work/first" && cp "$SGL_PCIE_STATE"/*/{profile,bench}.json "$work/first"
     "$program" bench --from "$(echo "$SGL_PCIE_STATE"/*/bench.json)" --step 122x43008 >"$work/bench.txt" 2>&1
     must "bench --from bench.json --step 122x43008" test $? = 0
     grep 'all-reduces of' "$work/bench.txt"
@@ -88,7 +81,7 @@ killed() {
     "$program" setup ${SETUP_OPTIONS:-} --site "$work/killed" >"$work/part.txt" 2>&1
     must "setup to its end after all that" test $? = 0
     cat "$work/part.txt"
-    must "the same choices as without a kill" test "$before" = "$(choices)"
+    must "the same choices as without a kill" "$(dirname "$0")/same-choices.py" "$work/first" "$(echo "$SGL_PCIE_STATE"/*)"
     must "env -i python3 sees the flag" sees_flag "$work/killed"
     "$program" disable --site "$work/killed" >/dev/null && "$program" revert --site "$work/killed" >/dev/null
     must "revert leaves what was there" diff -r "$site" "$work/killed"

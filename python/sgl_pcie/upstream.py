@@ -43,6 +43,7 @@ class _Setup:
     """From prepare() until the communicator is built."""
 
     group = None  # whose next communicator is to run on the library
+    line = ""  # to log when it does
     building = False  # that communicator is being built
     admitted = False  # and SGLang's NVLink test has let it pass
     full_nvlink = False
@@ -74,9 +75,8 @@ def prepare(group, module):
         return
     if not isinstance(module.ops, Ops):
         _adopt(module, library)
-    _setup.group = group
-    if rank == 0:
-        log.info("SGLang's own custom all-reduce of this group of %d ranks: %s %.12s", world, LIBRARY, said["library"])
+    words = "SGLang's own custom all-reduce of this group of %d ranks: %s %.12s"
+    _setup.group, _setup.line = group, "" if rank else words % (world, LIBRARY, said["library"])
 
 
 def _adopt(module, library):
@@ -105,6 +105,8 @@ def admit(full_nvlink):
     """SGLang's NVLink test: may this group's communicator be set up? full_nvlink: what the test found, which the
     kernel is told, while SGLang goes by our answer."""
     _setup.admitted, _setup.full_nvlink = _setup.building, full_nvlink
+    if _setup.admitted and _setup.line:
+        log.info(_setup.line)
     return _setup.admitted
 
 

@@ -27,6 +27,7 @@ import time
 import sglang.bench_one_batch as bench
 import shared
 import torch
+import torch.distributed as dist
 from sglang.srt.distributed import parallel_state
 
 BACKEND = "SGLANG_PCIE_AR_BACKEND"
@@ -96,8 +97,8 @@ class Replays:
 
         torch.cuda.CUDAGraph.replay = replay
 
-    def median_ms(self):
-        return statistics.median(begin.elapsed_time(end) for begin, end in self.events)
+    def milliseconds(self):
+        return [begin.elapsed_time(end) for begin, end in self.events]
 
 
 ALL_REDUCE, SERVED, REPLAYS = AllReduce(), Served(), Replays()
@@ -183,6 +184,19 @@ def run_once(runner, arguments, batch, mode, rank, output):
     )
 
 
+def graph_times(mode):
+    """What a replay takes, and the median of each rank.
+
+    A rank that begins earlier waits in its first all-reduce for the others: of each replay the time of the rank that
+    began last counts, which is the shortest. Without an all-reduce nobody waits: then the slowest GPU's, whose pace the
+    others would have.
+    """
+    ranks = [None] * dist.get_world_size()
+    dist.all_gather_object(ranks, REPLAYS.milliseconds(), group=parallel_state.get_tp_group().cpu_group)
+    medians = [statistics.median(times) for times in ranks]
+    return max(medians) if mode == "none" else statistics.median(map(min, zip(*ranks))), medians
+
+
 def measure(runner, arguments, mode, rank, emit):
     for repeat in range(REPEATS):
         for batch in arguments.batch_size:
@@ -190,13 +204,15 @@ def measure(runner, arguments, mode, rank, emit):
             REPLAYS.on = True
             result = run_once(runner, arguments, batch, mode, rank, arguments.output_len[0])
             REPLAYS.on = False
+            graph, medians = graph_times(mode)
             emit(
                 mode=mode,
                 batch=batch,
                 repeat=repeat,
                 step_ms=round(result["median_decode_latency"] * 1e3, 4),
                 tokens_per_s=round(result["median_decode_throughput"], 1),
-                graph_ms=round(REPLAYS.median_ms(), 4),
+                graph_ms=round(graph, 4),
+                rank_ms=[round(time, 4) for time in medians],
                 prefill_ms=round(result["prefill_latency"] * 1e3, 2),
             )
 

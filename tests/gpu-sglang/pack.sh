@@ -80,17 +80,19 @@ stubs() {
     cp /usr/lib/x86_64-linux-gnu/libnuma.so.1.0.0 "$folder/lib/libnuma.so.1" 2>/dev/null || true
 }
 
-# sgl-pcie, what bench's tests call its functions with, and the libraries that another distribution may lack
+# sgl-pcie, installed; what bench's tests call its functions with; and the libraries that another distribution may lack
 programs() {
-    local tool
-    tool=$(find "$(dirname "$sgl_pcie")/.." -name bench_tool -type f -print -quit)
+    local build tool
+    build=$(dirname "$(dirname "$sgl_pcie")")
+    tool=$(find "$build" -name bench_tool -type f -print -quit)
+    cmake --install "$build" --prefix "$folder" >/dev/null
     mkdir -p "$folder/bin/lib"
-    cp "$sgl_pcie" "$tool" "$folder/bin/"
+    cp "$tool" "$folder/bin/"
     ldd "$sgl_pcie" "$tool" | awk '$3 ~ /lib(elf|git2|jansson|mbed|http_parser|ssh2|pcre2)/ { print $3 }' | sort -u | xargs -I{} cp -L {} "$folder/bin/lib/"
 }
 
 archives() {
-    local ours=(bin site/sgl_pcie site/.sgl-pcie other/sgl_pcie) release
+    local ours=(bin share site/sgl_pcie site/.sgl-pcie other/sgl_pcie) release
     [ -s "$folder/base.txz" ] ||
         tar -C "$folder" --exclude=__pycache__ --exclude='*/sgl_pcie' --exclude='*/.sgl-pcie' -cf - lib model releases site stubs | xz -6 -T0 >"$folder/base.txz"
     for release in $releases; do ours+=("releases/$release/sgl_pcie" "releases/$release/.sgl-pcie"); done

@@ -165,19 +165,27 @@ measured() {
     done
 }
 
+# An interpreter that has the pack's SGLang, as a user's has: bench asks it for SGLang's own all-reduce.
+environment() {
+    local purelib='import sysconfig; print(sysconfig.get_path("purelib"))'
+    [ -x "$pack/env/bin/python" ] || python3 -m venv --without-pip "$pack/env"
+    printf '%s\n' "$pack/site" "$pack/stubs" "$(python3 -c "$purelib")" >"$("$pack/env/bin/python" -c "$purelib")/pack.pth"
+}
+
 # Two GPUs: by a verdict and a profile that were made here. NVLink machines name a backend, or "auto" leaves them to stock.
 proved() {
     export SGL_PCIE_STATE=$out/state
     unset RANKS_SHARE_GPUS
-    LD_LIBRARY_PATH=$pack/bin/lib:${LD_LIBRARY_PATH:-} "$pack/bin/sgl-pcie" verify --site "$pack/site" >"$out/verify.log" 2>&1
+    environment
+    LD_LIBRARY_PATH=$pack/bin/lib:${LD_LIBRARY_PATH:-} "$pack/bin/sgl-pcie" verify --python "$pack/env/bin/python" >"$out/verify.log" 2>&1
     say "exit $?: verify: $(tail -n 1 "$out/verify.log" | cut -c1-300)"
-    LD_LIBRARY_PATH=$pack/bin/lib:${LD_LIBRARY_PATH:-} "$pack/bin/sgl-pcie" bench --site "$pack/site" >"$out/bench.log" 2>&1
+    LD_LIBRARY_PATH=$pack/bin/lib:${LD_LIBRARY_PATH:-} "$pack/bin/sgl-pcie" bench --python "$pack/env/bin/python" >"$out/bench.log" 2>&1
     say "exit $?: bench: $(tail -n 1 "$out/bench.log" | cut -c1-300)"
     local measured="(as measured here)" # without "nothing was proved"
     group proved-host 2 29701 0.5.11 --flag 1 --expect ours --log "$measured"
     group proved-peer 2 29711 0.5.11 --flag 1 --backend peer --expect ours --log "$measured"
     finish
-    TP=2 FLAG=1 decode proved host,none "${DECODE_LIMIT:-240}" --disable-piecewise-cuda-graph
+    TP=2 FLAG=1 decode proved "${MODES:-host,none}" "${DECODE_LIMIT:-240}" --disable-piecewise-cuda-graph
     unset SGL_PCIE_STATE
 }
 
