@@ -75,9 +75,7 @@ int sp_record_plan(json_t **out, const struct sp_steps *steps, const struct sp_f
                          archs_json(archs), "compilers", compilers_json(tools, python), "inputs", list, "commands",
                          commands_json(steps));
     json_decref(list);
-    return rc == 0 && *out == NULL ? sp_err(SP_ECANNOT, "cannot write the build record: out of memory, or a compiler's "
-                                                        "version is not UTF-8")
-                                   : rc;
+    return rc == 0 && *out == NULL ? sp_err(SP_ECANNOT, "out of memory") : rc;
 }
 
 int sp_record_format(struct sp_buf *out, json_t *record, const struct sp_files *outputs)

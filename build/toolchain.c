@@ -3,6 +3,7 @@
 #include "build/scratch.h"
 
 #include <glob.h>
+#include <jansson.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -129,6 +130,16 @@ static int query(struct sp_proc_result *result, const char *const *argv)
     return rc;
 }
 
+void sp_how_ended(char *out, size_t size, const struct sp_proc_result *result)
+{
+    if (result->signal)
+        (void)snprintf(out, size, "was ended by signal %d", result->signal);
+    else if (result->status == 0)
+        (void)snprintf(out, size, "ended well");
+    else
+        (void)snprintf(out, size, "failed with exit status %d", result->status);
+}
+
 /* ---- nvcc ---- */
 
 static int found(struct sp_toolchain *tools, const char *from)
@@ -216,34 +227,44 @@ static int find_nvcc(struct sp_toolchain *tools, const char *site)
     return rc == 0 && tools->nvcc == NULL ? no_nvcc(site) : rc;
 }
 
-/* With its own words, which say more than an exit status. */
-static int unusable(const struct sp_toolchain *tools, const char *option, const struct sp_proc_result *result)
+/* With its own words, which say more than an exit status. compiler: it had to run one, whose fault it may be. */
+static int unusable(const struct sp_toolchain *tools, const char *option, bool compiler,
+                    const struct sp_proc_result *result)
 {
-    char said[LINES_MAX];
+    char said[LINES_MAX], how[SP_HOW_ENDED];
 
+    sp_how_ended(how, sizeof how, result);
     sp_first_lines(said, sizeof said, result->err.len > 0 ? result->err.data : result->out.data, 4);
-    sp_err(SP_ECANNOT, "'%s %s' does not answer as nvcc does: exit status %d%s%s", tools->nvcc, option, result->status,
+    sp_err(SP_ECANNOT, "'%s %s' does not answer as nvcc does: it %s%s%s", tools->nvcc, option, how,
            said[0] ? ":\n" : "", said);
-    return sp_err_hint(SP_ECANNOT, "name another nvcc with SGL_PCIE_NVCC");
+    return sp_err_hint(SP_ECANNOT, "name another nvcc with SGL_PCIE_NVCC%s",
+                       compiler ? ", or another host compiler with NVCC_CCBIN" : "");
 }
 
-/* "... release 13.0, V13.0.88" */
+/* What stands behind "release 13.0, V": a number and what is fit for the record, as "13.0.88"; else NULL. The text is
+ * cut behind it. */
+static const char *find_version(char *text)
+{
+    char *mark = strstr(text, ", V"), *version = mark ? mark + 3 : text;
+    bool good = mark != NULL && *version >= '1' && *version <= '9';
+
+    version[strcspn(version, " \n")] = '\0';
+    for (const char *at = version; good && *at; at++)
+        good = *at > ' ' && *at <= '~';
+    return good ? version : NULL;
+}
+
 static int read_version(struct sp_toolchain *tools)
 {
     const char *const argv[] = {tools->nvcc, "--version", NULL};
     struct sp_proc_result result;
-    const char *mark;
+    const char *version;
     int rc = query(&result, argv);
 
     if (rc < 0)
         return rc;
-    mark = strstr(result.out.data, ", V");
-    if (result.status != 0 || mark == NULL) {
-        rc = unusable(tools, "--version", &result);
-    } else {
-        result.out.data[(size_t)(mark - result.out.data) + 3 + strcspn(mark + 3, " \n")] = '\0';
-        rc = copy(&tools->nvcc_version, mark + 3);
-    }
+    version = result.status == 0 ? find_version(result.out.data) : NULL;
+    rc = version ? copy(&tools->nvcc_version, version) : unusable(tools, "--version", false, &result);
     sp_proc_free(&result);
     return rc;
 }
@@ -258,7 +279,9 @@ static int read_abilities(struct sp_toolchain *tools)
     if (rc < 0)
         return rc;
     tools->random_seed = strstr(result.out.data, "--frandom-seed") != NULL;
-    if (strstr(result.out.data, "--objdir-as-tempdir") == NULL) {
+    if (result.status != 0) {
+        rc = unusable(tools, "--help", false, &result);
+    } else if (strstr(result.out.data, "--objdir-as-tempdir") == NULL) {
         sp_err(SP_ECANNOT, "nvcc %s ('%s') is too old: it has no --objdir-as-tempdir", tools->nvcc_version,
                tools->nvcc);
         rc = sp_err_hint(SP_ECANNOT, "name a newer one with SGL_PCIE_NVCC");
@@ -270,6 +293,57 @@ static int read_abilities(struct sp_toolchain *tools)
 unsigned sp_toolchain_major(const struct sp_toolchain *tools)
 {
     return (unsigned)strtoul(tools->nvcc_version, NULL, 10);
+}
+
+/* ---- the host compilers that are here ---- */
+
+/* nvcc's own variable: a program, or the folder of gcc. */
+static int cc_named(struct sp_words *out, const char *name)
+{
+    char *cc = NULL;
+    int rc = try_program(&cc, name, "gcc");
+
+    if (rc == 0 && cc == NULL)
+        rc = find_named(&cc, name);
+    if (rc == 0 && cc == NULL) {
+        sp_err(SP_ECANNOT, "$NVCC_CCBIN is '%s', and that is neither a program nor a folder with gcc", name);
+        rc = sp_err_hint(SP_ECANNOT, "name a gcc with it, or unset it");
+    }
+    if (rc == 0)
+        rc = sp_words_add(out, cc);
+    free(cc);
+    return rc;
+}
+
+/* gcc, then its older versions under their own names. */
+static int cc_usual(struct sp_words *out)
+{
+    static const char *const names[] = {"gcc",    "gcc-15", "gcc-14", "gcc-13", "gcc-12",
+                                        "gcc-11", "gcc-10", "gcc-9",  "clang",  NULL};
+    int rc = 0;
+
+    for (size_t i = 0; names[i] && rc == 0; i++) {
+        char *cc = NULL;
+
+        rc = find_on_path(&cc, names[i]);
+        if (rc == 0 && cc != NULL)
+            rc = sp_words_add(out, cc);
+        free(cc);
+    }
+    return rc;
+}
+
+/* In the order in which they are tried; there is one at least. */
+static int find_compilers(struct sp_words *out)
+{
+    const char *name = getenv("NVCC_CCBIN");
+    int rc = name && *name ? cc_named(out, name) : cc_usual(out);
+
+    if (rc == 0 && out->count == 0) {
+        sp_err(SP_ECANNOT, "no host compiler: neither gcc nor clang is on PATH");
+        rc = sp_err_hint(SP_ECANNOT, "apt-get install gcc g++, or the like");
+    }
+    return rc;
 }
 
 /* ---- where nvcc has its headers and its runtime ---- */
@@ -314,21 +388,37 @@ static int look_for(char **out, const char *dryrun, const char *variable, const 
 static int missing_file(const struct sp_toolchain *tools, const char *file, const struct sp_proc_result *dryrun)
 {
     if (dryrun->status != 0 && strstr(dryrun->err.data, "#$ INCLUDES=") == NULL)
-        return unusable(tools, "--dryrun", dryrun);
+        return unusable(tools, "--dryrun", true, dryrun);
     sp_err(SP_ECANNOT, "'%s' comes without '%s'", tools->nvcc, file);
     return sp_err_hint(SP_ECANNOT,
                        "install the rest of that toolkit (pip: nvidia-cuda-runtime, nvidia-cuda-crt; NVIDIA: "
                        "cuda-cudart-dev), or name another nvcc with SGL_PCIE_NVCC");
 }
 
-static int find_parts(struct sp_toolchain *tools)
+/* nvcc runs a compiler even to say what it would do. The first one with which it says it will do: whether it accepts
+ * that compiler shows only when it has its headers. */
+static int ask_where(struct sp_proc_result *result, const struct sp_toolchain *tools, const struct sp_words *compilers)
+{
+    int rc = 0;
+
+    memset(result, 0, sizeof *result);
+    for (size_t i = 0; i < compilers->count && rc == 0 && (i == 0 || result->status != 0); i++) {
+        const char *const argv[] = {tools->nvcc, "--dryrun",  "-ccbin", compilers->word[i], "-c", "-x",
+                                    "cu",        "/dev/null", NULL};
+
+        sp_proc_free(result);
+        rc = query(result, argv);
+    }
+    return rc;
+}
+
+static int find_parts(struct sp_toolchain *tools, const struct sp_words *compilers)
 {
     static const char *const includes[] = {"/usr/include", NULL};
     static const char *const libraries[] = {"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64",
                                             NULL};
-    const char *const argv[] = {tools->nvcc, "--dryrun", "-c", "-x", "cu", "/dev/null", NULL};
     struct sp_proc_result result;
-    int rc = query(&result, argv);
+    int rc = ask_where(&result, tools, compilers);
 
     if (rc < 0)
         return rc;
@@ -345,20 +435,23 @@ static int find_parts(struct sp_toolchain *tools)
     return rc;
 }
 
-/* ---- the host compiler ---- */
+/* ---- the one that nvcc accepts ---- */
 
 /* nvcc reads its own headers for this, which know the versions it can do with. *why: its output, "" when it accepts. */
 static int ask_nvcc(char why[LINES_MAX], const struct sp_toolchain *tools, const char *cc)
 {
     const char *const argv[] = {tools->nvcc, "-ccbin", cc, "-E", "-x", "cu", "/dev/null", NULL};
     struct sp_proc_result result;
+    char how[SP_HOW_ENDED];
     int rc = query(&result, argv);
 
     why[0] = '\0';
     if (rc == 0 && result.status != 0) {
         sp_first_lines(why, LINES_MAX, result.err.data, 4);
-        if (why[0] == '\0')
-            (void)snprintf(why, LINES_MAX, "  exit status %d, without a word", result.status);
+        if (why[0] == '\0') {
+            sp_how_ended(how, sizeof how, &result);
+            (void)snprintf(why, LINES_MAX, "  nvcc %s without a word", how);
+        }
     }
     sp_proc_free(&result);
     return rc;
@@ -371,84 +464,58 @@ static int refused(const struct sp_toolchain *tools, const char *cc, const char 
                                   "SGL_PCIE_NVCC");
 }
 
-/* nvcc's own variable: a program, or the folder of gcc. */
-static int cc_named(struct sp_toolchain *tools)
+/* The first refusal is the one that is told. */
+static int choose_cc(struct sp_toolchain *tools, const struct sp_words *compilers)
 {
-    const char *name = getenv("NVCC_CCBIN");
-    char why[LINES_MAX];
-    int rc;
-
-    if (name == NULL || *name == '\0')
-        return 0;
-    rc = try_program(&tools->cc, name, "gcc");
-    if (rc == 0 && tools->cc == NULL)
-        rc = find_named(&tools->cc, name);
-    if (rc == 0 && tools->cc == NULL) {
-        sp_err(SP_ECANNOT, "$NVCC_CCBIN is '%s', and that is neither a program nor a folder with gcc", name);
-        rc = sp_err_hint(SP_ECANNOT, "name a gcc with it, or unset it");
-    }
-    if (rc == 0)
-        rc = ask_nvcc(why, tools, tools->cc);
-    return rc == 0 && why[0] ? refused(tools, tools->cc, why) : rc;
-}
-
-/* gcc, then its older versions under their own names. The first refusal is the one that is told. */
-static int cc_usual(struct sp_toolchain *tools)
-{
-    static const char *const names[] = {"gcc",    "gcc-15", "gcc-14", "gcc-13", "gcc-12",
-                                        "gcc-11", "gcc-10", "gcc-9",  "clang",  NULL};
-    char first_why[LINES_MAX] = "", why[LINES_MAX], *first = NULL, *cc = NULL;
+    char first[LINES_MAX] = "", why[LINES_MAX];
     int rc = 0;
 
-    for (size_t i = 0; names[i] && tools->cc == NULL && rc == 0; i++) {
-        rc = find_on_path(&cc, names[i]);
-        if (rc < 0 || cc == NULL)
-            continue;
-        rc = ask_nvcc(why, tools, cc);
-        if (rc == 0 && why[0] == '\0') {
-            rc = copy(&tools->cc, cc);
-        } else if (rc == 0 && first == NULL) {
-            memcpy(first_why, why, sizeof why);
-            rc = copy(&first, cc);
-        }
-        free(cc);
-        cc = NULL;
+    for (size_t i = 0; i < compilers->count && tools->cc == NULL && rc == 0; i++) {
+        rc = ask_nvcc(why, tools, compilers->word[i]);
+        if (rc == 0 && why[0] == '\0')
+            rc = copy(&tools->cc, compilers->word[i]);
+        else if (rc == 0 && i == 0)
+            memcpy(first, why, sizeof first);
     }
-    if (rc == 0 && tools->cc == NULL && first != NULL)
-        rc = refused(tools, first, first_why);
-    free(first);
-    free(cc);
-    return rc;
+    return rc == 0 && tools->cc == NULL ? refused(tools, compilers->word[0], first) : rc;
+}
+
+/* The record is JSON. */
+static bool is_utf8(const char *text)
+{
+    json_t *string = json_string(text);
+    const bool is = string != NULL;
+
+    json_decref(string);
+    return is;
 }
 
 static int first_line(char **out, const char *const *argv)
 {
     struct sp_proc_result result;
+    char how[SP_HOW_ENDED];
     int rc = query(&result, argv);
 
     if (rc < 0)
         return rc;
+    sp_how_ended(how, sizeof how, &result);
+    result.out.data[strcspn(result.out.data, "\n")] = '\0';
     if (result.status != 0)
-        rc = sp_err_hint(sp_err(SP_ECANNOT, "'%s %s' failed with exit status %d", argv[0], argv[1], result.status),
-                         "name another compiler with NVCC_CCBIN");
-    else
-        result.out.data[strcspn(result.out.data, "\n")] = '\0';
+        rc = sp_err(SP_ECANNOT, "'%s %s' %s", argv[0], argv[1], how);
+    else if (!is_utf8(result.out.data))
+        rc = sp_err(SP_ECANNOT, "'%s %s' answers with a version that is not UTF-8", argv[0], argv[1]);
+    if (rc < 0)
+        (void)sp_err_hint(rc, "name another compiler with NVCC_CCBIN");
     if (rc == 0)
         rc = copy(out, result.out.data);
     sp_proc_free(&result);
     return rc;
 }
 
-static int find_cc(struct sp_toolchain *tools)
+static int find_cc(struct sp_toolchain *tools, const struct sp_words *compilers)
 {
-    int rc = cc_named(tools);
+    int rc = choose_cc(tools, compilers);
 
-    if (rc == 0 && tools->cc == NULL)
-        rc = cc_usual(tools);
-    if (rc == 0 && tools->cc == NULL) {
-        sp_err(SP_ECANNOT, "no host compiler: neither gcc nor clang is on PATH");
-        rc = sp_err_hint(SP_ECANNOT, "apt-get install gcc g++, or the like");
-    }
     if (rc == 0)
         rc = first_line(&tools->cc_version, (const char *const[]){tools->cc, "--version", NULL});
     if (rc == 0)
@@ -460,6 +527,7 @@ static int find_cc(struct sp_toolchain *tools)
 
 int sp_toolchain_find(struct sp_toolchain *out, const char *site)
 {
+    struct sp_words compilers = {NULL, 0};
     int rc;
 
     memset(out, 0, sizeof *out);
@@ -471,8 +539,13 @@ int sp_toolchain_find(struct sp_toolchain *out, const char *site)
     if (rc == 0)
         rc = read_abilities(out);
     if (rc == 0)
-        rc = find_parts(out);
-    return rc < 0 ? rc : find_cc(out);
+        rc = find_compilers(&compilers);
+    if (rc == 0)
+        rc = find_parts(out, &compilers);
+    if (rc == 0)
+        rc = find_cc(out, &compilers);
+    sp_words_free(&compilers);
+    return rc;
 }
 
 void sp_toolchain_free(struct sp_toolchain *tools)

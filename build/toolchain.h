@@ -38,6 +38,10 @@ unsigned sp_toolchain_major(const struct sp_toolchain *tools);
  * temporary files, or NULL. */
 int sp_clean_environment(struct sp_words *out, const char *tmp);
 
+/* "was ended by signal 9", "failed with exit status 2" */
+enum { SP_HOW_ENDED = 48 };
+void sp_how_ended(char *out, size_t size, const struct sp_proc_result *result);
+
 /* At most count lines of a compiler's output, indented, cut to size. */
 void sp_first_lines(char *out, size_t size, const char *text, size_t count);
 

@@ -360,8 +360,26 @@ class Toolchain(Case):
         broken = self.folder / "nvcc"
         broken.write_text("#!/bin/sh\necho 'nvcc: error while loading shared libraries: libfoo.so' >&2\nexit 127\n")
         broken.chmod(0o755)
-        self.refused(want=5, says="(?s)nvcc --version' does not answer as nvcc does: exit status 127:\n  nvcc: error while .*libfoo",
+        self.refused(want=5, says="(?s)nvcc --version' does not answer as nvcc does: it failed with exit status 127:\n  nvcc: error while .*libfoo",
                      hints="SGL_PCIE_NVCC", SGL_PCIE_NVCC=str(broken))
+
+    def test_an_nvcc_that_is_killed(self):
+        for option in ("--version", "--help"):
+            self.behave("killed", option)
+            self.refused(want=5, says=f"nvcc {option}' does not answer as nvcc does: it was ended by signal 9$", hints="SGL_PCIE_NVCC")
+
+    def test_a_version_that_is_none(self):
+        """An empty one, and one that no record can hold."""
+        for version in (b"", b"thirteen", b"13.0\xff"):
+            (self.toolkit / "bin/version").write_bytes(version)
+            self.refused(want=5, says="nvcc --version' does not answer as nvcc does", hints="SGL_PCIE_NVCC")
+
+    def test_a_compiler_whose_version_no_record_can_hold(self):
+        compiler = self.folder / "gcc-of-old"
+        compiler.write_bytes(b"#!/bin/sh\ncase $1 in --version) echo 'gcc (D\xe9bian) 12' ;; *) exec gcc \"$@\" ;; esac\n")
+        compiler.chmod(0o755)
+        self.refused(want=5, says=f"'{compiler} --version' answers with a version that is not UTF-8", hints="NVCC_CCBIN",
+                     NVCC_CCBIN=str(compiler))
 
     def test_a_toolkit_without_its_runtime(self):
         (self.toolkit / "lib/libcudart_static.a").unlink()
@@ -369,8 +387,8 @@ class Toolchain(Case):
 
     def test_an_nvcc_that_does_not_say_where_it_looks(self):
         self.behave("lost")
-        self.refused(want=5, says="(?s)--dryrun' does not answer as nvcc does: exit status 1:\n  nvcc fatal   : I am lost",
-                     hints="SGL_PCIE_NVCC")
+        self.refused(want=5, says="(?s)--dryrun' does not answer as nvcc does: it failed with exit status 1:\n  nvcc fatal   : I am lost",
+                     hints="SGL_PCIE_NVCC, or another host compiler with NVCC_CCBIN")
 
     def test_no_place_for_a_scratch_folder(self):
         """Said of TMPDIR, before a compiler says something else for want of it."""
@@ -396,6 +414,13 @@ class Toolchain(Case):
         path = self.compilers("gcc", "gcc-14", "gcc-12")
         self.behave("refuse", "gcc\ngcc-14\n")
         self.assertEqual(self.build(PATH=path)["toolchain"]["cc"], f"{path}/gcc-12")
+
+    def test_no_compiler_need_be_called_gcc(self):
+        """Not even for nvcc's own question where its headers are: it runs gcc for that unless told otherwise."""
+        path = self.compilers("gcc-12")
+        self.assertEqual(self.build(PATH=path)["toolchain"]["cc"], f"{path}/gcc-12")
+        (self.folder / "bin/gcc-12").unlink()
+        self.assertEqual(self.build("--check", PATH=path, NVCC_CCBIN="/usr/bin/gcc")["toolchain"]["cc"], "/usr/bin/gcc")
 
     def test_a_compiler_that_nvcc_refuses(self):
         path = self.compilers("gcc", "gcc-12")
