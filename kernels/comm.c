@@ -347,8 +347,6 @@ static int round_of(par_bootstrap *b, int error, const char *step)
         char text[sizeof b->mine.text];
         memcpy(text, b->all[r].text, sizeof text);
         text[sizeof text - 1] = 0;
-        if (b->all[r].error && r == b->comm->rank)
-            return par_error(error, "%s", text);
         if (b->all[r].error)
             return par_error(b->all[r].error, "rank %d: %s", r, text);
     }
@@ -488,6 +486,38 @@ static int import_inboxes(par_bootstrap *b)
 }
 
 /* error: what has happened on this rank so far. Rounds are collective: it takes part in them whatever that is. */
+static int agree_on_memory(par_bootstrap *b)
+{
+    struct par_comm *comm = b->comm;
+    int error = agree(b);
+    if (!error && (comm->options.with & PAR_WITH_PEER))
+        error = check_peers(comm);
+    measure(comm->geometry, comm->world, comm->lanes, &comm->options, &comm->host_bytes, &comm->inbox_bytes);
+    if (!error && comm->rank == 0)
+        error = par_segment_offer(&comm->memory->segment, segment_bytes(comm), b->mine.socket);
+    return round_of(b, error, "agreement");
+}
+
+static int give_memory(par_bootstrap *b)
+{
+    int error = share_segment(b);
+    if (!error)
+        error = export_inbox(b);
+    return round_of(b, error, "memory");
+}
+
+/* Behind its round, every rank has filled its slots and loaded its kernels. */
+static int take_memory(par_bootstrap *b)
+{
+    int error = import_inboxes(b);
+    if (!error)
+        error = fill_calls(b->comm);
+    if (!error)
+        error = par_watch_start(b->comm);
+    return round_of(b, error, "ready");
+}
+
+/* Behind a round the ranks agree on how it went, so where one failed none goes on. */
 static int connect_ranks(par_bootstrap *b, int error)
 {
     struct par_comm *comm = b->comm;
@@ -495,25 +525,12 @@ static int connect_ranks(par_bootstrap *b, int error)
         error = load_kernels(comm, 1);
     error = introduce(b, error);
     if (!error)
-        error = agree(b);
-    if (!error && (comm->options.with & PAR_WITH_PEER))
-        error = check_peers(comm);
-    measure(comm->geometry, comm->world, comm->lanes, &comm->options, &comm->host_bytes, &comm->inbox_bytes);
-    if (!error && comm->rank == 0)
-        error = par_segment_offer(&comm->memory->segment, segment_bytes(comm), b->mine.socket);
-    error = round_of(b, error, "agreement");
+        error = agree_on_memory(b);
     if (!error)
-        error = share_segment(b);
+        error = give_memory(b);
     if (!error)
-        error = export_inbox(b);
-    error = round_of(b, error, "memory");
-    if (!error)
-        error = import_inboxes(b);
-    if (!error)
-        error = fill_calls(comm);
-    if (!error)
-        error = par_watch_start(comm);
-    return round_of(b, error, "ready"); /* behind this, every rank has filled its slots and loaded its kernels */
+        error = take_memory(b);
+    return error;
 }
 
 static int enter_device(int device, int *before)
@@ -526,9 +543,10 @@ static int enter_device(int device, int *before)
 int par_create(par_comm **out, int rank, int world, int device, par_allgather_fn allgather, void *context,
                const par_options *options)
 {
+    const par_options defaults = PAR_OPTIONS_INIT;
     par_options read;
     par_bootstrap *b;
-    int before = -1, error;
+    int before = -1, error, wrong = PAR_OK;
 
     if (!out)
         return par_error(PAR_ERR_ARGUMENT, "out must not be null");
@@ -538,13 +556,12 @@ int par_create(par_comm **out, int rank, int world, int device, par_allgather_fn
         error = par_error(PAR_ERR_ARGUMENT, "rank %d is not in 0..%d", rank, world - 1);
     if (!error && !allgather)
         error = par_error(PAR_ERR_ARGUMENT, "the all-gather callback must not be null");
-    if (!error)
-        error = read_options(&read, options);
     if (error)
         return error;
+    wrong = read_options(&read, options); /* the other ranks, whose options may be right, hear of it */
     b = calloc(1, sizeof *b);
     if (b)
-        b->comm = new_comm(rank, world, device, &read);
+        b->comm = new_comm(rank, world, device, wrong ? &defaults : &read);
     if (b && b->comm)
         b->comm->memory = calloc(1, sizeof *b->comm->memory);
     if (!b || !b->comm || !b->comm->memory) {
@@ -555,7 +572,7 @@ int par_create(par_comm **out, int rank, int world, int device, par_allgather_fn
         b->comm->memory->users = 1;
         b->allgather = allgather;
         b->context = context;
-        error = connect_ranks(b, enter_device(device, &before));
+        error = connect_ranks(b, wrong ? wrong : enter_device(device, &before));
         if (!error)
             par_profile_defaults(b->comm);
     }

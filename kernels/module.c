@@ -182,17 +182,16 @@ static PyObject *communicator_new(PyTypeObject *type, PyObject *args, PyObject *
                             "sentinel_bytes", "timeout_s", "late_s", "status",    NULL};
     par_options options = PAR_OPTIONS_INIT;
     gathering g = {0};
-    unsigned int transports = PAR_WITH_ALL;
-    unsigned long long sentinel_bytes = 0;
-    int rank, device, status = 0;
+    Py_ssize_t sentinel_bytes = 0;
+    int rank, device, transports = PAR_WITH_ALL, status = 0;
     Communicator *self = NULL;
     allocfunc allocate = __extension__(allocfunc) PyType_GetSlot(type, Py_tp_alloc);
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "iiiO|$IKddp:Communicator", names, &rank, &g.world, &device,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "iiiO|$inddp:Communicator", names, &rank, &g.world, &device,
                                      &g.function, &transports, &sentinel_bytes, &options.timeout_s, &options.late_s,
                                      &status))
         return NULL;
-    options.with = transports;
-    options.sentinel_bytes = sentinel_bytes;
+    options.with = (uint32_t)transports;
+    options.sentinel_bytes = (uint64_t)sentinel_bytes; /* less than none is too much, and refused */
     options.mode = status ? PAR_MODE_STATUS : PAR_MODE_ENGINE;
     self = (Communicator *)allocate(type, 0);
     if (self && create(self, rank, device, &g, &options) < 0) {
@@ -386,14 +385,13 @@ static PyType_Spec communicator_spec = {"_sgl_pcie.Communicator", sizeof(Communi
 static PyObject *module_memory_bound(PyObject *Py_UNUSED(module), PyObject *args)
 {
     par_options options = PAR_OPTIONS_INIT;
-    unsigned int transports;
-    unsigned long long sentinel_bytes = 0;
+    Py_ssize_t sentinel_bytes = 0;
     uint64_t device = 0, host = 0;
-    int world, code;
-    if (!PyArg_ParseTuple(args, "iI|K:memory_bound", &world, &transports, &sentinel_bytes))
+    int world, transports, code;
+    if (!PyArg_ParseTuple(args, "ii|n:memory_bound", &world, &transports, &sentinel_bytes))
         return NULL;
-    options.with = transports;
-    options.sentinel_bytes = sentinel_bytes;
+    options.with = (uint32_t)transports;
+    options.sentinel_bytes = (uint64_t)sentinel_bytes; /* less than none is too much, and refused */
     code = par.par_memory_bound(world, &options, &device, &host);
     if (code)
         return raise_error(code);

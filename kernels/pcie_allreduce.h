@@ -36,7 +36,7 @@
  *
  * Errors. Functions return 0 or one of the negative PAR_ERR_ values; par_last_error() has the text for the calling
  * thread: what failed, where, why. If par_create() fails on one rank it fails on all of them, each with a text that
- * names the rank whose failure it was.
+ * names the rank whose failure it was; but a rank that names no world, rank or callback cannot tell the others.
  *
  * Compatibility. Option structs start with their size; a newer library accepts an older caller's smaller struct and
  * takes defaults for the rest. par_abi() tells the interface version of the library.

@@ -4,8 +4,10 @@
 #include "options.h"
 #include "report.h"
 
+#include <errno.h>
 #include <getopt.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,7 +71,7 @@ static const option_spec specs[] = {
     {"max-bytes", "SIZE", "smoke: longest message (default 64M)", SIZE, TO(max_bytes)},
     {"soak", "N", "smoke: then N small calls under random delays, per group", NUMBER, TO(soak)},
     {"faults", NULL, "smoke: kill, stall and overlap ranks instead", FLAG, TO(faults)},
-    {"sizes", "LIST", "perf: message sizes, K and M for KiB and MiB", SIZES, TO(sizes)},
+    {"sizes", "LIST", "perf: message sizes, K, M, G for KiB, MiB, GiB", SIZES, TO(sizes)},
     {"lanes", "LIST", "perf: blocks per call to try; 0 is the library's rule (default)", SIZES, TO(lanes)},
     {"threads", "LIST", "perf: threads per block to try; 0 is the library's rule (default)", SIZES, TO(threads)},
     {"chunks", "LIST", "perf: chunk sizes to try; 0 is the library's rule (default)", SIZES, TO(chunks)},
@@ -115,21 +117,30 @@ static int bad_value(const char *option, const char *value)
     return CODE_USAGE;
 }
 
+static int no_argument_wanted(const char *word)
+{
+    fprintf(stderr, "sgl-pcie-gpu: unexpected '%s'; see sgl-pcie-gpu --help\n", word);
+    return CODE_USAGE;
+}
+
+/* A whole number, with K, M or G behind it or not. */
 static int parse_size(size_t *out, const char *s)
 {
+    static const char units[] = "kmg";
     char *end;
-    double n = strtod(s, &end);
+    unsigned long long n;
+    const char *unit;
+    int shift = 0;
 
-    if (end == s || n < 0)
+    errno = 0;
+    n = strtoull(s, &end, 10);
+    unit = *end != '\0' ? strchr(units, *end | 0x20) : NULL;
+    if (unit != NULL)
+        shift = 10 * (int)(unit - units + 1), end++;
+    if (errno != 0 || *s < '0' || *s > '9' || *end != '\0' || n > SIZE_MAX >> shift)
         return -1;
-    if (*end == 'K' || *end == 'k')
-        n *= 1024, end++;
-    else if (*end == 'M' || *end == 'm')
-        n *= 1048576, end++;
-    else if (*end == 'G' || *end == 'g')
-        n *= 1073741824, end++;
-    *out = (size_t)n;
-    return *end == '\0' ? 0 : -1;
+    *out = (size_t)n << shift;
+    return 0;
 }
 
 /* Call `take` for every piece between commas; 0 if all were taken. */
@@ -242,11 +253,10 @@ static int take_number(uint64_t *out, const char *value)
 
 static int take_seconds(double *out, const char *value)
 {
-    size_t n = 0;
-    int rc = parse_size(&n, value) != 0 || n < 1 || n > 86400 ? -1 : 0;
+    char *end;
 
-    *out = (double)n;
-    return rc;
+    *out = strtod(value, &end);
+    return end != value && *end == '\0' && *out >= 1 && *out <= 86400 ? 0 : -1;
 }
 
 static int take_sizes(size_list *out, const char *value)
@@ -337,8 +347,11 @@ static int parse(options *o, int argc, char **argv)
         else if (take_option(o, &specs[index], optarg) != 0)
             rc = bad_value(specs[index].name, optarg);
     }
+    for (i = 0; i < o->sizes.n && rc == 0; i++)
+        if (o->sizes.value[i] == 0)
+            rc = bad_value("sizes", "0");
     if (rc == 0 && optind < argc)
-        rc = bad_value("(argument)", argv[optind]);
+        rc = no_argument_wanted(argv[optind]);
     o->transports = o->transports != 0 ? o->transports : 7u;
     o->algorithms = o->algorithms != 0 ? o->algorithms : ~1u;
     o->json |= o->stream;

@@ -292,7 +292,7 @@ class Agreement(Case):
         comms = self.create(2, Stock)
         self.assertAllOurs(comms)
         self.assertIn("other sizes: SGLang's custom all-reduce", self.lines[0][1])
-        inside, outside, beyond = Vector(512 << 10), Vector(1 << 20), Vector(9 << 20)
+        inside, outside, beyond = Vector(1 << 20), Vector(2 << 20), Vector(9 << 20)
         for comm in comms:
             self.assertTrue(comm.should_custom_ar(inside))
             self.assertTrue(comm.should_custom_ar(outside))
@@ -316,7 +316,7 @@ class Agreement(Case):
             self.lines.clear()
             for comm in self.create(2, make):
                 self.assertIsNone(comm._stock)
-                self.assertFalse(comm.should_custom_ar(Vector(1 << 20)))
+                self.assertFalse(comm.should_custom_ar(Vector(2 << 20)))
                 with comm.capture():
                     pass
             self.assertIn("other sizes: NCCL", "".join(line for _, line in self.lines))

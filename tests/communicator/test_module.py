@@ -164,6 +164,11 @@ class Calls(unittest.TestCase):
             module.memory_bound(1, module.WITH_HOST)
         with self.assertRaises(module.Error):
             module.memory_bound(4, 0)
+        for bytes_ in (2**64, 2**63):
+            with self.assertRaises(OverflowError):
+                module.memory_bound(4, module.WITH_HOST, bytes_)
+        with self.assertRaises(OverflowError):
+            module.memory_bound(4, 2**32 + 1)
 
     def test_others_run_while_it_waits(self):
         beats, stop = [], threading.Event()
@@ -295,7 +300,7 @@ class Loads(common.Scratch, unittest.TestCase):
         done = subprocess.run(
             [sys.executable, "-I", "-B", "-c", code], capture_output=True, text=True, timeout=60, check=True
         )
-        self.assertRegex(done.stdout, r"True True\n-4 cuda\w+: .*(driver|device)")
+        self.assertRegex(done.stdout, r"True True\n-4 rank 0: cuda\w+: .*(driver|device)")
 
     def test_names_are_those_of_the_profile(self):
         from sgl_pcie import profile

@@ -25,7 +25,13 @@ run 5 'there is no NVIDIA driver' FAKE_GPUS=-1 -- smoke
 run 0 '^usage: sgl-pcie-gpu' -- smoke --help
 run 2 "no command 'smok'" -- smok
 run 2 "bad value '1' for --world" -- smoke --world 1
-run 2 "bad value 'x' for --sizes" -- perf --sizes x
+for size in x nan inf 1e300 1.5 -1 0 0x10 4Z 99999999999999999999 99999999999G; do
+    run 2 "bad value '$size' for --sizes" -- perf --sizes $size
+done
+run 2 "bad value 'nan' for --seed" -- smoke --seed nan
+run 2 "bad value '1e30' for --gpus" -- smoke --gpus 1e30
+run 2 "bad value 'nan' for --timeout" -- smoke --timeout nan
+run 2 "unexpected 'extra'" -- smoke extra
 run 0 'PASS smoke/process/2/push' FAKE_GPUS=2 -- smoke $small --soak 2000
 run 0 'PASS smoke/local/3/host' FAKE_GPUS=1 -- smoke --types fp16 --world 3 --max-bytes 16K --mode local
 run 0 'PASS smoke/process/2/push' FAKE_GPUS=1 -- smoke $small --gpus 0,0

@@ -23,8 +23,7 @@ static void refused(int error, const char *why)
 
 static void creation_refuses_by_name(void **state)
 {
-    par_options o = PAR_OPTIONS_INIT;
-    par_comm *comm = (par_comm *)&o;
+    par_comm *comm = (par_comm *)&comm;
     (void)state;
     refused(par_create(NULL, 0, 2, 0, never, NULL, NULL), "out");
     refused(par_create(&comm, 0, 1, 0, never, NULL, NULL), "world size 1");
@@ -33,40 +32,71 @@ static void creation_refuses_by_name(void **state)
     refused(par_create(&comm, 2, 2, 0, never, NULL, NULL), "rank 2");
     refused(par_create(&comm, -1, 2, 0, never, NULL, NULL), "rank -1");
     refused(par_create(&comm, 0, 2, 0, NULL, NULL, NULL), "callback");
-    o.with = 0;
-    refused(par_create(&comm, 0, 2, 0, never, NULL, &o), "options.with");
-    o.with = 8;
-    refused(par_create(&comm, 0, 2, 0, never, NULL, &o), "options.with");
-    o.with = PAR_WITH_HOST;
-    o.mode = 7;
-    refused(par_create(&comm, 0, 2, 0, never, NULL, &o), "options.mode");
-    o.mode = 0;
-    o.timeout_s = -1;
-    refused(par_create(&comm, 0, 2, 0, never, NULL, &o), "timeout_s");
-    o.timeout_s = 0;
-    o.size = 3;
-    refused(par_create(&comm, 0, 2, 0, never, NULL, &o), "options.size");
 }
 
-/* An all-gather of two ranks that say the same; counts the rounds. */
-static int both_alike(void *context, const void *mine, void *all, size_t bytes)
+/* Two ranks: what this one says, and in the place of the other one what that said, or the same. Counts the rounds. */
+typedef struct {
+    int rank, rounds;
+    char said[1024], other[1024]; /* other: empty, or what its rank said */
+} two_ranks;
+
+static int gather(void *context, const void *mine, void *all, size_t bytes)
 {
-    ++*(int *)context;
-    memcpy(all, mine, bytes);
-    memcpy((char *)all + bytes, mine, bytes);
+    two_ranks *t = context;
+    assert_in_range(bytes, 1, sizeof t->said);
+    memcpy(t->said, mine, bytes);
+    memcpy((char *)all + (size_t)t->rank * bytes, mine, bytes);
+    memcpy((char *)all + (size_t)(1 - t->rank) * bytes, t->rounds ? t->said : t->other, bytes);
+    t->rounds++;
     return 0;
 }
 
+/* A rank with such options: its error, and how many rounds it took part in. */
+static void tells_of(const par_options *options, const char *why)
+{
+    par_comm *comm = (par_comm *)&comm;
+    two_ranks bad = {.rank = 0}, good = {.rank = 1};
+    refused(par_create(&comm, 0, 2, 0, gather, &bad, options), why);
+    assert_non_null(strstr(par_last_error(), "rank 0: "));
+    assert_null(comm);
+    assert_int_equal(bad.rounds, 1);
+    memcpy(good.other, bad.said, sizeof good.other);
+    refused(par_create(&comm, 1, 2, 0, gather, &good, NULL), why);
+    assert_non_null(strstr(par_last_error(), "rank 0: "));
+    assert_null(comm);
+    assert_int_equal(good.rounds, 1);
+}
+
 /* It would leave them waiting for its first word. */
+static void a_rank_with_wrong_options_tells_the_others(void **state)
+{
+    par_options o = PAR_OPTIONS_INIT;
+    (void)state;
+    o.with = 0;
+    tells_of(&o, "options.with");
+    o.with = 8;
+    tells_of(&o, "options.with");
+    o.with = PAR_WITH_HOST;
+    o.mode = 7;
+    tells_of(&o, "options.mode");
+    o.mode = 0;
+    o.timeout_s = -1;
+    tells_of(&o, "timeout_s");
+    o.timeout_s = 0;
+    o.size = 3;
+    tells_of(&o, "options.size");
+}
+
 static void a_rank_without_its_device_tells_the_others(void **state)
 {
     par_comm *comm = NULL;
-    int rounds = 0;
+    two_ranks t = {.rank = 0};
     (void)state;
-    assert_int_equal(par_create(&comm, 0, 2, 1 << 20, both_alike, &rounds, NULL), PAR_ERR_CUDA);
+    assert_int_equal(par_create(&comm, 0, 2, 1 << 20, gather, &t, NULL), PAR_ERR_CUDA);
     assert_null(comm);
+    assert_non_null(strstr(par_last_error(), "rank 0: "));
     assert_non_null(strstr(par_last_error(), "Device"));
-    assert_true(rounds > 0);
+    assert_int_equal(t.rounds, 1);
 }
 
 static void memory_is_known_in_advance(void **state)
@@ -118,6 +148,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(creation_refuses_by_name),
+        cmocka_unit_test(a_rank_with_wrong_options_tells_the_others),
         cmocka_unit_test(a_rank_without_its_device_tells_the_others),
         cmocka_unit_test(memory_is_known_in_advance),
         cmocka_unit_test(null_is_no_communicator),
