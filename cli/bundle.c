@@ -81,11 +81,32 @@ static int make_empty(json_t **out, const struct sp_survey *survey)
     return *out ? SP_OK : sp_err(SP_ECANNOT, "out of memory");
 }
 
-static int redact(json_t *bundle, const char *extra)
+/* The paths that may be in it, as the command line has them and as they were found. */
+static int know_paths(struct sp_redaction *redaction, const struct sp_examination *is)
+{
+    const struct sp_install *install = is->subject.install;
+    int rc = SP_OK;
+
+    for (const struct sp_option *target = sp_target_options; target->name && rc == SP_OK; target++)
+        rc = sp_redaction_add_path(redaction, sp_args_value(is->subject.args, target->name));
+    if (rc == SP_OK && install) {
+        const char *const paths[] = {install->root, install->site, install->python, install->checkout,
+                                     install->pycache_prefix};
+
+        for (size_t i = 0; i < sizeof paths / sizeof *paths && rc == SP_OK; i++)
+            rc = sp_redaction_add_path(redaction, paths[i]);
+    }
+    return rc;
+}
+
+/* is: what was looked at here; NULL: nothing. */
+static int redact(json_t *bundle, const struct sp_examination *is)
 {
     struct sp_redaction redaction;
-    int rc = sp_redaction_init(&redaction, extra);
+    int rc = sp_redaction_init(&redaction);
 
+    if (rc == SP_OK && is)
+        rc = know_paths(&redaction, is);
     if (rc == SP_OK)
         rc = sp_redact_json(bundle, &redaction);
     sp_redaction_free(&redaction);
@@ -106,7 +127,7 @@ static int fill(json_t *bundle, const struct sp_examination *is)
         rc = put_profile(bundle, install->site);
     if (rc == SP_OK && install)
         rc = put_bench(bundle, install->site);
-    return rc == SP_OK ? redact(bundle, install ? install->root : NULL) : rc;
+    return rc == SP_OK ? redact(bundle, is) : rc;
 }
 
 int sp_bundle_make(json_t **out, const struct sp_args *args)
