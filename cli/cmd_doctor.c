@@ -20,7 +20,7 @@ static const struct sp_option options[] = {
 static const struct sp_exit exits[] = {
     {0, "nothing was found that must be mended first; there may be warnings"},
     {1, "something was found that must be mended first"},
-    {2, "wrong arguments, or no such check"},
+    {2, "wrong arguments, no such check, or no SGLang where one was named"},
     {5, "the machine cannot be looked at"},
     {-1, NULL},
 };

@@ -44,14 +44,23 @@ int sp_examination_choose(struct sp_examination *out, const char *const *words)
 
 /* ---- the patient ---- */
 
-/* Several candidates, or none: the machine can be looked at all the same. */
+static bool names_target(const struct sp_args *args)
+{
+    bool named = false;
+
+    for (const struct sp_option *target = sp_target_options; target->name; target++)
+        named = named || sp_args_has(args, target->name);
+    return named;
+}
+
+/* Several candidates, or none: the machine can be looked at all the same. What was named must be there. */
 static int open_install(struct sp_examination *out, const struct sp_args *args)
 {
     int rc = sp_subject_open(&out->subject, args);
 
     if (rc == SP_OK)
         rc = sp_plan_make(&out->plan, out->subject.install, out->subject.sets, NULL);
-    if (rc == SP_OK || rc == SP_EFAIL)
+    if (rc == SP_OK || rc == SP_EFAIL || (names_target(args) && !out->subject.install))
         return rc;
     out->no_install = strdup(sp_err_message());
     sp_err_clear();

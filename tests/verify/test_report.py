@@ -1,6 +1,7 @@
 """doctor and report with an install: what they find in it, and that no name leaves in a report."""
 
 import getpass
+import hashlib
 import importlib.util
 import json
 import os
@@ -51,6 +52,14 @@ class Install(unittest.TestCase):
         data = as_json("doctor", *checks, "--site", str(self.site), env=env)
         self.assertEqual(data["exit_code"], code, data)
         return data["findings"]
+
+    def no_install(self):
+        """An environment whose only Python answers nothing."""
+        python = self.folder / "Acme Secret Project" / "env" / "bin" / "python3"
+        python.parent.mkdir(parents=True, exist_ok=True)
+        python.write_text("#!/bin/sh\nexit 3\n")
+        python.chmod(0o755)
+        return {"VIRTUAL_ENV": str(python.parents[1]), "CONDA_PREFIX": "", "PATH": f"{python.parent}:/nonexistent"}
 
     def patch(self):
         self.assertEqual(run("apply", "--site", str(self.site)).returncode, 0)
@@ -167,10 +176,20 @@ class Doctor(Install):
         self.assertIn("did you mean 'servers'?", done.stderr)
 
     def test_without_an_install_the_rest_is_still_looked_at(self):
-        data = as_json("doctor", "--site", str(self.folder / "nothing"))
+        data = as_json("doctor", env=self.no_install())
         status = {check["id"]: check["status"] for check in data["checks"]}
         self.assertEqual(status["bytecode"], "skipped")
         self.assertNotEqual(status["driver"], "skipped")
+
+    def test_a_target_that_was_named_must_be_there(self):
+        nothing = self.folder / "nothing"
+        for command in ("doctor", "report"):
+            for option, code in (("--site", 2), ("--source", 2), ("--python", 5)):
+                data = as_json(command, option, str(nothing))
+                self.assertEqual(data["exit_code"], code, data)
+                self.assertIn(f"'{nothing}", data["message"])
+                self.assertTrue(data["next"])
+            self.assertEqual(as_json(command, "--site", str(self.folder))["exit_code"], 2)  # there, and no SGLang in it
 
 
 class Report(Install):
@@ -181,10 +200,10 @@ class Report(Install):
                  "alice", "node7", "/home/"}  # fmt: skip
         return {name for name in every if len(name) > 1 and name not in ("root", "/root", "/", "localhost")} | {"/root"}
 
-    def report(self, env=None, site=None):
+    def report(self, env=None):
         path = self.folder / "out" / "report.json"
         path.parent.mkdir(exist_ok=True)
-        done = run("report", "--site", str(site or self.site), "--out", str(path), env=env)
+        done = run("report", "--site", str(self.site), "--out", str(path), env=env)
         self.assertEqual(done.returncode, 0, done.stderr)
         return path
 
@@ -205,9 +224,26 @@ class Report(Install):
         (info / "entry_points.txt").write_text("[sglang.srt.plugins]\np = /home/alice/plugin.py:load\n")
 
     def test_an_error_names_no_path_either(self):
-        text = self.report(site=self.folder / "nothing-here").read_text()
-        self.assertNotIn(str(self.folder), text)
-        self.assertIn("status_error", text)
+        done = run("report", env=self.no_install())
+        self.assertEqual(done.returncode, 0, done.stderr)
+        error = json.loads(done.stdout)["status_error"]
+        self.assertIn("<path>", error)
+        for word in (str(self.folder), "Acme", "Secret", "Project", "python3"):
+            self.assertNotIn(word, error)
+
+    def test_no_path_leaves_that_has_blanks(self):
+        place = self.folder / "Acme Secret Project"
+        self.site = place / "Zeta Site"
+        real.site(VERSION, self.site)
+        self.patch()
+        key = hashlib.sha256(os.fsencode(os.path.realpath(self.site))).hexdigest()[:16]
+        verdict = place / "Zeta State" / key / "verdict.json"
+        verdict.parent.mkdir(parents=True)
+        verdict.write_text("{")
+        text = self.report(env={"SGL_PCIE_STATE": str(place / "Zeta State")}).read_text()
+        self.assertIn("<path>: not JSON", text)
+        for word in ("Acme", "Secret", "Project", "Zeta", key):
+            self.assertNotIn(word, text)
 
     def test_it_is_an_object_of_its_own_schema_and_can_be_judged_again(self):
         path = self.report()
