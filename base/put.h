@@ -1,9 +1,12 @@
 /*
  * A file that the user asked for by name: --out, --plot.
  *
- * Not for an install, and not for state: those are written beside and renamed. Here the name may be a device, a pipe or
- * a link, and is written as such. One that was not there is given to its folder's owner where root makes it, and is
- * gone again when it could not be finished.
+ * Not for an install, and not for state. Here the name may be a device, a pipe or a link, and is written as such. A
+ * file that was there is the old one or the new one, whatever happens: it is written beside and renamed, with the mode
+ * and the owner that it had; a link goes on leading to it. Where that cannot be (a folder that may not be written, a
+ * second hard link, a mount of the file alone) there is room for all of it before the first byte is written over. One
+ * that was not there is given to its folder's owner where root makes it, and is gone again when it could not be
+ * finished.
  */
 #ifndef SP_BASE_PUT_H
 #define SP_BASE_PUT_H
