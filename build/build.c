@@ -132,19 +132,32 @@ static int compare(const struct sp_files *first, const struct sp_files *second, 
     return rc;
 }
 
-/* What is installed, read for comparing. */
+/* What is installed of what was built, read for comparing. */
 static int read_outputs(struct sp_files *out, const struct job *job)
 {
     int rc = 0;
 
-    for (size_t i = 0; i < job->installed.outputs.count && rc == 0; i++) {
+    for (size_t i = 0; i < job->build->outputs.count && rc >= 0; i++) {
+        const char *name = job->build->outputs.file[i].path;
         struct sp_buf bytes = SP_BUF_INIT;
 
-        rc = sp_deploy_read(&bytes, job->install, job->installed.outputs.file[i].path);
+        rc = sp_deploy_read(&bytes, job->install, name);
         if (rc == 0)
-            rc = sp_files_add(out, job->installed.outputs.file[i].path, &bytes);
+            rc = sp_files_add(out, name, &bytes);
     }
     return rc < 0 ? rc : 0;
+}
+
+static int check_programs(const struct job *job)
+{
+    const struct sp_files *outputs = &job->build->outputs;
+    int rc = 0;
+
+    for (size_t i = 0; i < outputs->count && rc == 0; i++)
+        if (sp_recipe_is_program(&job->plan.recipe, outputs->file[i].path) &&
+            !sp_deploy_can_run(job->install, outputs->file[i].path))
+            rc = sp_err(SP_EFAIL, "'%s' of the install cannot be executed", outputs->file[i].path);
+    return rc;
 }
 
 /* Only where the install says that it was built from this very plan. */
@@ -157,6 +170,8 @@ static int compare_installed(struct job *job)
         rc = read_outputs(&now, job);
         if (rc == 0)
             rc = compare(&job->build->outputs, &now, "this build and the install");
+        if (rc == 0)
+            rc = check_programs(job);
         if (rc == SP_EFAIL)
             rc = sp_err_hint(rc, "sgl-pcie build%s puts there what the sources give",
                              job->options->upstream ? " --upstream" : "");
@@ -174,8 +189,9 @@ static int check(struct job *job)
 
     if (rc == 0)
         rc = run_steps(&second, job, "once-more-elsewhere");
-    if (rc == 0)
-        rc = compare(&job->build->outputs, &second, "two builds");
+    if (rc == 0 && (rc = compare(&job->build->outputs, &second, "two builds")) == SP_EFAIL)
+        rc = sp_err_hint(rc,
+                         "name other compilers with SGL_PCIE_NVCC and NVCC_CCBIN: the same commands gave other bytes");
     sp_files_free(&second);
     return rc < 0 ? rc : compare_installed(job);
 }
@@ -196,36 +212,22 @@ static int warn_of_servers(struct sp_build *build, const struct sp_install *inst
     return rc;
 }
 
-static int list_programs(struct sp_words *out, const struct sp_recipe *recipe)
-{
-    int rc = 0;
-
-    for (size_t i = 0; i < recipe->count && rc == 0; i++)
-        if (recipe->product[i].is_program)
-            rc = sp_words_add(out, recipe->product[i].name);
-    return rc;
-}
-
 /* The outputs with the record among them, which is not one of them. */
 static int deploy(struct job *job)
 {
     struct sp_files *outputs = &job->build->outputs;
-    struct sp_words programs = {NULL, 0};
     struct sp_buf record = SP_BUF_INIT;
     int rc = sp_record_format(&record, job->plan.record, outputs);
 
     if (rc == 0)
-        rc = list_programs(&programs, &job->plan.recipe);
-    if (rc == 0)
         rc = sp_files_add(outputs, sp_build_plan_name(&job->plan), &record);
     if (rc == 0) {
-        rc = sp_deploy_run(job->install, outputs, &job->installed.outputs, &programs, job->options->next);
+        rc = sp_deploy_run(job->install, outputs, &job->plan.recipe, job->options->next);
         outputs->count--;
         free(outputs->file[outputs->count].path);
         sp_buf_free(&outputs->file[outputs->count].bytes);
     }
     sp_buf_free(&record);
-    sp_words_free(&programs);
     return rc;
 }
 
@@ -253,7 +255,7 @@ static int run(struct job *job)
     if (rc == 0)
         rc = plan(job);
     if (rc == 0 && !job->options->check)
-        rc = sp_installed_holds(&there, job->install, &job->installed);
+        rc = sp_installed_holds(&there, job->install, &job->installed, &job->plan);
     if (rc < 0 || !there)
         return rc < 0 ? rc : compile(job);
     build->up_to_date = true;

@@ -11,13 +11,16 @@
  * as the hint. */
 int sp_deploy_check(const struct sp_install *install, const char *next);
 
-/* Put the files beneath sgl_pcie/, with a RECORD that lists them; those of stale that are not among them are removed.
- * programs: names that get mode 0755. */
-int sp_deploy_run(const struct sp_install *install, const struct sp_files *files, const struct sp_files *stale,
-                  const struct sp_words *programs, const char *next);
+/* Put the files beneath sgl_pcie/, with a RECORD that lists them. Products of the recipe that are not among them are
+ * removed; its programs can be executed. */
+int sp_deploy_run(const struct sp_install *install, const struct sp_files *files, const struct sp_recipe *recipe,
+                  const char *next);
 
 /* Is this file, with these bytes by their sha256, in the install? */
 int sp_deploy_has(bool *out, const struct sp_install *install, const char *name, const char *sha256);
+
+/* Is this program there, and may its owner execute it? */
+bool sp_deploy_can_run(const struct sp_install *install, const char *name);
 
 /* "sgl_pcie/<name>" of an install. 1, and nothing, when it is not there. */
 int sp_deploy_read(struct sp_buf *out, const struct sp_install *install, const char *name);

@@ -72,13 +72,32 @@ void sp_installed_free(struct sp_installed *installed)
     installed->same = false;
 }
 
-int sp_installed_holds(bool *out, const struct sp_install *install, const struct sp_installed *installed)
+/* Neither more nor less than what the steps make: all but the outputs of a record is compared with the plan. */
+static bool lists_all(const struct sp_files *outputs, const struct sp_steps *steps)
+{
+    size_t made = 0;
+    bool all = true;
+
+    for (size_t i = 0; i < steps->count && all; i++)
+        if (steps->step[i].links) {
+            made++;
+            all = sp_files_find(outputs, steps->step[i].what) != NULL;
+        }
+    return all && made > 0 && made == outputs->count;
+}
+
+int sp_installed_holds(bool *out, const struct sp_install *install, const struct sp_installed *installed,
+                       const struct sp_build_plan *plan)
 {
     int rc = 0;
 
-    *out = installed->same && installed->outputs.count > 0;
-    for (size_t i = 0; i < installed->outputs.count && *out && rc == 0; i++)
-        rc = sp_deploy_has(out, install, installed->outputs.file[i].path, installed->outputs.file[i].sha256);
+    *out = installed->same && lists_all(&installed->outputs, &plan->steps);
+    for (size_t i = 0; i < installed->outputs.count && *out && rc == 0; i++) {
+        const struct sp_file *file = &installed->outputs.file[i];
+
+        rc = sp_deploy_has(out, install, file->path, file->sha256);
+        *out = *out && (!sp_recipe_is_program(&plan->recipe, file->path) || sp_deploy_can_run(install, file->path));
+    }
     return rc;
 }
 

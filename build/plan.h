@@ -6,7 +6,7 @@
  *     rc = sp_build_plan_load(&plan, NULL);                   // which architectures are old enough: plan.recipe.oldest
  *     rc = sp_build_plan_fill(&plan, &tools, &archs, &python);
  *     rc = sp_installed_read(&now, install, &plan);
- *     rc = sp_installed_holds(&there, install, &now);
+ *     rc = sp_installed_holds(&there, install, &now, &plan);
  */
 #ifndef SP_BUILD_PLAN_H
 #define SP_BUILD_PLAN_H
@@ -45,8 +45,9 @@ struct sp_installed {
 int sp_installed_read(struct sp_installed *out, const struct sp_install *install, const struct sp_build_plan *plan);
 void sp_installed_free(struct sp_installed *installed);
 
-/* Are all files there that this plan makes, with the bytes that it makes? */
-int sp_installed_holds(bool *out, const struct sp_install *install, const struct sp_installed *installed);
+/* Are all files there that this plan makes, with the bytes that it makes, and can its programs be executed? */
+int sp_installed_holds(bool *out, const struct sp_install *install, const struct sp_installed *installed,
+                       const struct sp_build_plan *plan);
 
 /* The bytes of one of them, for which the same holds. 1, and nothing: it is to be built. */
 int sp_installed_take(struct sp_buf *out, const struct sp_install *install, const struct sp_installed *installed,

@@ -192,6 +192,15 @@ int sp_recipe_join(struct sp_recipe *out, const char *name)
     return rc;
 }
 
+bool sp_recipe_is_program(const struct sp_recipe *recipe, const char *name)
+{
+    bool is = false;
+
+    for (size_t i = 0; i < recipe->count && !is; i++)
+        is = recipe->product[i].is_program && strcmp(recipe->product[i].name, name) == 0;
+    return is;
+}
+
 void sp_recipe_free(struct sp_recipe *recipe)
 {
     for (size_t i = 0; i < recipe->count; i++)

@@ -42,6 +42,9 @@ void sp_recipe_keep(struct sp_recipe *recipe, size_t count);
 
 /* What another one builds first, after what is there, with all its inputs. */
 int sp_recipe_join(struct sp_recipe *out, const char *name);
+
+/* Does it make a program of this name? */
+bool sp_recipe_is_program(const struct sp_recipe *recipe, const char *name);
 void sp_recipe_free(struct sp_recipe *recipe);
 
 #endif

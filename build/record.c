@@ -103,6 +103,8 @@ static int read_output(struct sp_files *out, const json_t *object)
 
     if (rc == 0)
         rc = sp_json_string(&sha256, object, "sha256");
+    if (rc == 0 && (strchr(path, '/') != NULL || !sp_path_is_safe(path)))
+        rc = sp_err(SP_EFAIL, "'%s' is not the name of a file", path);
     if (rc == 0)
         rc = sp_buf_set(&nothing, "", 0);
     if (rc == 0)

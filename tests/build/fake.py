@@ -206,8 +206,7 @@ class Build(Case):
                 archive.write(b"\n")
 
         def compiler():
-            path = self.toolkit / "bin/nvcc"
-            path.write_text(path.read_text().replace("V13.0.88", "V13.0.89"))
+            self.behave("version", "13.0.89")
 
         self.build()
         for change in (header, library, gone, damaged, runtime, compiler):
@@ -217,6 +216,51 @@ class Build(Case):
                 self.check_record()
                 self.assertTrue(self.build()["up_to_date"])
         self.assertFalse(self.build(arch="sm_75")["up_to_date"])
+
+    def edit_record(self, change):
+        path = self.package("build.json")
+        record = json.loads(path.read_text())
+        change(record["outputs"])
+        path.write_text(json.dumps(record))
+
+    def test_a_record_that_lists_what_is_not_built(self):
+        """It is made anew, and nothing but a product is removed for not being built."""
+        self.build()
+        before = real.snapshot(self.site)
+        for name in ("flag.py", "upstream.json", "../sglang/version.py"):
+            with self.subTest(name):
+                self.package("upstream.json").write_text("{}")
+                self.edit_record(lambda outputs: outputs.append({"path": name, "sha256": "0" * 64, "bytes": 1}))
+                self.assertFalse(self.build()["up_to_date"])
+                self.assertEqual(self.package("upstream.json").read_text(), "{}")
+                self.package("upstream.json").unlink()
+                self.assertEqual(real.snapshot(self.site), before)
+        self.assertTrue(self.build()["up_to_date"])
+
+    def test_a_record_that_lists_less_than_is_built(self):
+        self.build()
+        before = real.snapshot(self.site)
+        self.edit_record(lambda outputs: outputs.__delitem__(slice(1, None)))
+        for name in OUTPUTS - {"libpar.so"}:
+            self.package(name).unlink()
+        self.refused("--check", want=1, says="is missing in one of this build and the install", hints="sgl-pcie build")
+        self.assertFalse(self.build()["up_to_date"])
+        self.assertEqual(real.snapshot(self.site), before)
+
+    def test_a_lost_execute_bit_comes_back(self):
+        self.build()
+        before = real.snapshot(self.site)
+        for more in ("", "/* changed */\n"):  # with the same bytes, and with others
+            (self.data / "kernels/a.h").write_text(SOURCES["a.h"] + more)
+            os.chmod(self.package("sgl-pcie-gpu"), 0o640)
+            if not more:
+                self.refused("--check", want=1, says="'sgl-pcie-gpu' of the install cannot be executed", hints="sgl-pcie build")
+            self.assertFalse(self.build()["up_to_date"])
+            self.assertEqual(stat.S_IMODE(self.package("sgl-pcie-gpu").stat().st_mode), 0o750)
+            self.assertTrue(self.build()["up_to_date"])
+            os.chmod(self.package("sgl-pcie-gpu"), 0o755)
+            if not more:
+                self.assertEqual(real.snapshot(self.site), before)
 
     def test_apply_leaves_what_was_built_and_revert_leaves_no_trace(self):
         self.build()
@@ -246,6 +290,9 @@ class Build(Case):
                    SOURCE_DATE_EPOCH="77", LANG="de_DE.UTF-8", CFLAGS="-g")
         self.assertEqual(self.package("build.json").read_text(), text)
         seen = (self.toolkit / "bin/environment").read_text()
+        (line,) = [line for line in (real.ROOT / "docs/build.md").read_text().splitlines() if "compilers see `PATH`" in line]
+        names = {entry.partition("=")[0] for entry in seen.splitlines()} - {"PWD", "OLDPWD", "SHLVL", "_"}  # the shell's own
+        self.assertEqual({name for name in names if f"`{name}`" not in line and f"`{name}=" not in line}, set())
         for name in ("NVCC_APPEND_FLAGS", "CPATH", "LANG", "CFLAGS", "SOURCE_DATE_EPOCH=77"):
             self.assertNotIn(name, seen)
 
@@ -303,7 +350,8 @@ class Check(Case):
 
     def test_noise_is_found(self):
         self.behave("flaky")
-        self.refused("--check", want=1, says=r"'libpar.so' differs between two builds: .* first at byte \d+ \(section \.\S+\)")
+        self.refused("--check", want=1, says=r"'libpar.so' differs between two builds: .* first at byte \d+ \(section \.\S+\)",
+                     hints="SGL_PCIE_NVCC and NVCC_CCBIN")
 
     def test_the_folder_in_the_bytes_is_found(self):
         self.behave("path")
