@@ -188,7 +188,7 @@ static int say(struct session *session)
 static int tune(struct session *session)
 {
     struct sp_profile_now profile;
-    int rc = sp_profile_read(&profile, session->ladder->site);
+    int rc = sp_profile_read(&profile, session->ladder->site, NULL);
 
     if (rc == SP_OK)
         sp_profile_remember(&session->bench, profile.content, session->before);

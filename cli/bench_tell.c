@@ -49,8 +49,8 @@ char *sp_bench_summary(const struct sp_bench *bench, bool *wins)
     char *text = NULL;
 
     if (sp_profile_make(&profile, bench, bound) == SP_OK)
-        text = sp_profile_summary(profile);
-    *wins = sp_profile_wins(profile);
+        text = sp_profile_summary(profile, NULL);
+    *wins = sp_serve_best(profile, NULL) == SP_SERVED_FASTER;
     json_decref(profile);
     json_decref(bound);
     return text;

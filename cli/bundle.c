@@ -37,18 +37,28 @@ static int put_status(json_t *bundle, const struct sp_examination *is)
     return rc;
 }
 
+/* What it is worth depends on the verdict. */
 static int put_profile(json_t *bundle, const char *site)
 {
-    struct sp_profile_now now;
-    int rc = sp_profile_read(&now, site);
-    char *summary = rc == SP_OK && now.content ? sp_profile_summary(now.content) : NULL;
+    struct sp_verdict_now verdict;
+    struct sp_profile_now now = {.content = NULL};
+    int rc = sp_verdict_read(&verdict, site);
+    const json_t *holds = rc == SP_OK && sp_verdict_holds(&verdict) ? verdict.content : NULL;
+    char *summary = NULL;
+
+    if (rc == SP_OK)
+        rc = sp_profile_read(&now, site, holds);
+    if (rc == SP_OK && now.content)
+        summary = sp_profile_summary(now.content, holds);
 
     if (rc == SP_OK && now.content)
         (void)json_object_set_new(bundle, "profile",
-                                  json_pack("{s:b, s:b, s:s?, s:s?, s:O}", "fresh", now.fresh, "wins", now.wins,
-                                            "reason", now.reason, "summary", summary, "content", now.content));
+                                  json_pack("{s:b, s:b, s:s?, s:s?, s:O}", "fresh", now.fresh, "wins",
+                                            now.says == SP_SERVED_FASTER, "reason", now.reason, "summary", summary,
+                                            "content", now.content));
     free(summary);
     sp_profile_free(&now);
+    sp_verdict_free(&verdict);
     return rc;
 }
 

@@ -13,7 +13,7 @@ static const char *const description[] = {
     "It is refused without proof: the install must be patched and built, the verdict of verify must be fresh, of level "
     "3 or "
     "more, and hold a PASS, and the profile of bench must be fresh and show a size at which the PCIe all-reduce is "
-    "faster. "
+    "faster with the transports that passed. "
     "What was persisted stays when the machine changes later: SGLang then takes what it would have taken by itself, "
     "and says "
     "why in its log.",

@@ -228,7 +228,7 @@ static bool verdict_is_of_all(const struct setup *setup, const struct sp_verdict
 static bool profile_is_of_all(const struct setup *setup, const char *site, const struct sp_verdict_now *verdict)
 {
     struct sp_profile_now now;
-    const bool is = sp_profile_read(&now, site) == SP_OK && now.fresh &&
+    const bool is = sp_profile_read(&now, site, verdict->content) == SP_OK && now.fresh &&
                     sp_bench_sets_have(now.content, &setup->gpus, verdict->content);
 
     sp_profile_free(&now);

@@ -87,17 +87,21 @@ static int say_profile(struct sp_report *report, const struct sp_facts *facts, s
     const struct sp_profile_now *profile = &facts->profile;
     const char *flag = facts->flag.value, *bench = sp_subject_next(subject, "bench");
     const bool set = strcmp(facts->flag.source, "unset") != 0; /* perhaps to nothing, which is not unset */
+    const bool measured = profile->fresh && profile->says != SP_SERVED_UNMEASURED;
 
     if (set && strcmp(flag, "unsafe") == 0)
         return sp_report_say(report, NULL, "in use by the flag unsafe, which asks for no proof");
     if (set && strcmp(flag, "1") != 0)
         return sp_report_say(report, NULL, "proved, but the flag is %s",
                              flag[0] ? flag : "set to nothing, which is stock");
-    if (set && !profile->fresh)
+    if (profile->says == SP_SERVED_NOT)
+        return sp_report_say(report, NULL,
+                             "proved for SGLang's own kernel alone: SGLANG_PCIE_AR_BACKEND=upstream is for that one");
+    if (set && !measured)
         return sp_report_say(report, bench, "enabled, but not measured as it is now: start values choose");
-    if (!profile->fresh)
+    if (!measured)
         return sp_report_say(report, bench, "proved, not measured: SGLang behaves as stock");
-    if (!profile->wins)
+    if (profile->says != SP_SERVED_FASTER)
         return sp_report_say(report, NULL, "proved, but nothing is faster here than what SGLang does by itself");
     if (!set)
         return sp_report_say(report, sp_subject_next(subject, "enable"),
@@ -255,9 +259,10 @@ static int verdict_rows(struct sp_table *table, const struct sp_verdict_now *ver
 }
 
 /* Which sizes are ours, or why the profile does not count. */
-static int profile_row(struct sp_table *table, const struct sp_profile_now *profile)
+static int profile_row(struct sp_table *table, const struct sp_facts *facts)
 {
-    char *summary = profile->present ? sp_profile_summary(profile->content) : NULL;
+    const struct sp_profile_now *profile = &facts->profile;
+    char *summary = profile->present ? sp_profile_summary(profile->content, sp_facts_verdict(facts)) : NULL;
     int rc;
 
     if (!profile->present && strcmp(profile->reason, "there is none for this machine") == 0)
@@ -286,7 +291,7 @@ static int state_rows(struct sp_table *table, const struct sp_report *report, co
     if (rc == SP_OK)
         rc = verdict_rows(table, &facts->verdict);
     if (rc == SP_OK)
-        rc = profile_row(table, &facts->profile);
+        rc = profile_row(table, facts);
     if (rc == SP_OK)
         rc = strcmp(facts->flag.source, "unset") == 0
                  ? joined_row(table, "flag", "unset",

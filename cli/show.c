@@ -19,10 +19,15 @@ int sp_facts_read(struct sp_facts *out, const struct sp_install *install)
     if (rc == SP_OK)
         rc = sp_verdict_read(&out->verdict, install->site);
     if (rc == SP_OK)
-        rc = sp_profile_read(&out->profile, install->site);
+        rc = sp_profile_read(&out->profile, install->site, sp_facts_verdict(out));
     if (rc < 0)
         sp_facts_free(out);
     return rc;
+}
+
+const json_t *sp_facts_verdict(const struct sp_facts *facts)
+{
+    return sp_verdict_holds(&facts->verdict) ? facts->verdict.content : NULL;
 }
 
 void sp_facts_free(struct sp_facts *facts)
@@ -118,7 +123,7 @@ static json_t *verdict_json(const struct sp_verdict_now *verdict)
 static json_t *profile_json(const struct sp_profile_now *profile)
 {
     return json_pack("{s:b, s:b, s:b, s:s?}", "present", profile->present, "fresh", profile->fresh, "wins",
-                     profile->wins, "reason", profile->reason);
+                     profile->says == SP_SERVED_FASTER, "reason", profile->reason);
 }
 
 void sp_show_install(struct sp_report *report, const struct sp_install *install, const struct sp_plan *plan,

@@ -28,6 +28,9 @@ int sp_facts_read(struct sp_facts *out, const struct sp_install *install);
 
 void sp_facts_free(struct sp_facts *facts);
 
+/* By which the profile is read: the content of the verdict; NULL: none holds. */
+const json_t *sp_facts_verdict(const struct sp_facts *facts);
+
 /* Set the keys of SP_SHOW_FIELDS. plan may be NULL: files are then null. */
 void sp_show_install(struct sp_report *report, const struct sp_install *install, const struct sp_plan *plan,
                      const struct sp_facts *facts);

@@ -1,5 +1,6 @@
 #include "verify/bench_sets.h"
 #include "verify/covers.h"
+#include "verify/serve.h"
 #include "verify/uuids.h"
 
 #include <string.h>
@@ -103,13 +104,14 @@ static bool is_of(const json_t *table, const struct sp_subjects *gpus, const str
     return same;
 }
 
-static bool has_table(const json_t *profile, const struct sp_subjects *gpus, const struct sp_set *set)
+static bool has_table(const json_t *profile, const struct sp_subjects *gpus, const struct sp_bench_set *set)
 {
     const json_t *tables = json_object_get(profile, "tables");
     bool found = false;
 
     for (size_t i = 0; i < json_array_size(tables) && !found; i++)
-        found = is_of(json_array_get(tables, i), gpus, set);
+        found =
+            is_of(json_array_get(tables, i), gpus, &set->set) && sp_serve_fits(json_array_get(tables, i), set->backend);
     return found;
 }
 
@@ -120,6 +122,6 @@ bool sp_bench_sets_have(const json_t *profile, const struct sp_subjects *gpus, c
     bool all = count > 0;
 
     for (size_t i = 0; i < count && all; i++)
-        all = has_table(profile, gpus, &list[i].set);
+        all = has_table(profile, gpus, &list[i]);
     return all;
 }

@@ -92,25 +92,6 @@ int sp_profile_save(char **path, json_t **written, const char *site, const json_
 
 /* ---- what it says ---- */
 
-static bool entry_wins(const json_t *entry)
-{
-    const char *algorithm = json_string_value(json_object_get(entry, "algorithm"));
-    const double us = json_number_value(json_object_get(entry, "us"));
-    const double stock = json_number_value(json_object_get(entry, "stock_us"));
-
-    return algorithm && strcmp(algorithm, "stock") != 0 && us > 0 && us < stock;
-}
-
-bool sp_profile_wins(const json_t *profile)
-{
-    const json_t *table, *entry;
-    size_t i, k;
-
-    json_array_foreach(json_object_get(profile, "tables"), i, table)
-        json_array_foreach(json_object_get(table, "entries"), k, entry) if (entry_wins(entry)) return true;
-    return false;
-}
-
 const char *sp_size_text(char *out, size_t size, uint64_t bytes)
 {
     if (bytes >= 1 << 20 && bytes % (1 << 20) == 0)
@@ -157,37 +138,50 @@ int sp_profile_windows(struct sp_buf *out, const json_t *table)
     return rc == SP_OK && !any ? sp_buf_printf(out, "nothing") : rc;
 }
 
-static int say_table(struct sp_buf *out, const json_t *table)
-{
-    int rc = sp_buf_printf(out, "%s%lld GPUs: ", out->len ? "; " : "",
-                           (long long)json_integer_value(json_object_get(table, "world")));
-
-    return rc == SP_OK ? sp_profile_windows(out, table) : rc;
-}
-
-char *sp_profile_summary(const json_t *profile)
+static int say_group(struct sp_buf *out, const json_t *profile, const json_t *verdict, const json_t *gpus)
 {
     const json_t *table;
+    const enum sp_served is = sp_serve_group(&table, profile, verdict, gpus);
+    int rc = sp_buf_printf(out, "%s%zu GPUs: ", out->len ? "; " : "", json_array_size(gpus));
+
+    if (rc == SP_OK)
+        rc = is == SP_SERVED_UNMEASURED ? sp_buf_printf(out, "not measured") : sp_profile_windows(out, table);
+    return rc;
+}
+
+/* Once each. */
+static int say_groups(struct sp_buf *out, const json_t *profile, const json_t *verdict)
+{
+    const json_t *tables = json_object_get(profile, "tables");
+    int rc = SP_OK;
+
+    for (size_t i = 0; i < json_array_size(tables) && rc == SP_OK; i++) {
+        const json_t *gpus = json_object_get(json_array_get(tables, i), "gpus");
+        bool again = false;
+
+        for (size_t k = 0; k < i && !again; k++)
+            again = sp_uuids_same(json_object_get(json_array_get(tables, k), "gpus"), gpus);
+        if (!again)
+            rc = say_group(out, profile, verdict, gpus);
+    }
+    return rc;
+}
+
+char *sp_profile_summary(const json_t *profile, const json_t *verdict)
+{
+    static const char *const nothing[] = {
+        [SP_SERVED_AS_STOCK] = "nothing is faster here",
+        [SP_SERVED_UNMEASURED] = "nothing was measured with what the verdict passed",
+        [SP_SERVED_NOT] = "nothing is for what the verdict passed",
+    };
+    const enum sp_served best = sp_serve_best(profile, verdict);
     struct sp_buf text = SP_BUF_INIT;
-    json_t *seen = json_array();
-    size_t i;
-    int rc = seen ? SP_OK : sp_err(SP_ECANNOT, "out of memory");
+    int rc;
 
-    if (!sp_profile_wins(profile))
-        rc = rc == SP_OK ? sp_buf_printf(&text, "nothing is faster here") : rc;
+    if (best == SP_SERVED_FASTER)
+        rc = say_groups(&text, profile, verdict);
     else
-        json_array_foreach(json_object_get(profile, "tables"), i, table)
-        {
-            json_t *gpus = json_object_get(table, "gpus");
-            bool again = false;
-
-            for (size_t k = 0; k < json_array_size(seen); k++)
-                again = again || sp_uuids_same(json_array_get(seen, k), gpus);
-            (void)json_array_append(seen, gpus);
-            if (!again && rc == SP_OK)
-                rc = say_table(&text, table);
-        }
-    json_decref(seen);
+        rc = sp_buf_printf(&text, "%s", nothing[verdict ? best : SP_SERVED_AS_STOCK]);
     if (rc < 0)
         sp_buf_free(&text);
     return text.data;
@@ -211,7 +205,7 @@ static int compare(struct sp_profile_now *now, const char *site)
     return rc;
 }
 
-int sp_profile_read(struct sp_profile_now *out, const char *site)
+int sp_profile_read(struct sp_profile_now *out, const char *site, const json_t *verdict)
 {
     char *found = NULL;
     int rc;
@@ -219,7 +213,7 @@ int sp_profile_read(struct sp_profile_now *out, const char *site)
     memset(out, 0, sizeof *out);
     rc = sp_state_read(&out->content, &found, SP_PROFILE_FILE, SP_PROFILE_SCHEMA, site);
     out->present = rc == SP_OK && out->content;
-    out->wins = sp_profile_wins(out->content);
+    out->says = sp_serve_best(out->content, verdict);
     if (out->present)
         rc = compare(out, site);
     else

@@ -21,32 +21,25 @@ static int refuse_verdict(const struct sp_verdict_now *now)
     return sp_err(SP_EFAIL, "not enabled: %s", reason ? reason : "no verdict for this machine");
 }
 
-static int check_verdict(const char *site)
-{
-    struct sp_verdict_now now;
-    int rc = sp_verdict_read(&now, site);
-
-    if (rc == SP_OK && !sp_verdict_holds(&now))
-        rc = refuse_verdict(&now);
-    sp_verdict_free(&now);
-    return rc;
-}
-
 /* ---- profile ---- */
 
-/* Measuring again would not make a fresh one win. */
-static int judge_profile(const char **command, const json_t *profile, const json_t *is)
+/* Measuring again would not make a fresh one win, nor make it be about another kernel than ours. */
+static int judge_profile(const char **command, const json_t *profile, const json_t *verdict, const json_t *is)
 {
     json_t *changes = NULL;
     const char *first;
     int rc = sp_bound_changes(&changes, json_object_get(profile, "bound"), is);
+    const enum sp_served says = sp_serve_best(profile, verdict);
 
     if (rc < 0)
         return rc;
     first = json_string_value(json_array_get(changes, 0));
     if (first)
         rc = sp_err(SP_EFAIL, "not enabled: the profile is stale: %s", first);
-    else if (!sp_profile_wins(profile)) {
+    else if (says == SP_SERVED_UNMEASURED)
+        rc = sp_err(SP_EFAIL, "not enabled: the profile has nothing with the transports that the verdict passed, and "
+                              "start values would choose");
+    else if (says != SP_SERVED_FASTER) {
         *command = NULL;
         rc = sp_err(SP_EFAIL, "not enabled: by the profile nothing is faster here than what SGLang does by itself");
     }
@@ -54,7 +47,7 @@ static int judge_profile(const char **command, const json_t *profile, const json
     return rc;
 }
 
-static int check_profile(const char **command, const char *site)
+static int check_profile(const char **command, const char *site, const json_t *verdict)
 {
     json_t *profile = NULL, *is = NULL;
     char *found = NULL;
@@ -69,7 +62,7 @@ static int check_profile(const char **command, const char *site)
     if (rc == SP_OK)
         rc = sp_bound_read(&is, site, "");
     if (rc == SP_OK)
-        rc = judge_profile(command, profile, is);
+        rc = judge_profile(command, profile, verdict, is);
     if (rc == SP_OK)
         *command = NULL;
     json_decref(profile);
@@ -78,10 +71,28 @@ static int check_profile(const char **command, const char *site)
     return rc;
 }
 
+/* ---- both ---- */
+
+/* The flag takes a kernel of SGLang's only where it is named, and no profile is about it. */
+static int refuse_upstream(void)
+{
+    return sp_err(SP_EFAIL, "not enabled: the verdict passed SGLang's own kernel alone; SGLANG_FORCE_CUSTOM_AR_PCIE=1 "
+                            "and SGLANG_PCIE_AR_BACKEND=upstream where SGLang is started take that one");
+}
+
 int sp_proof_check(const char **command, const char *site)
 {
-    int rc = check_verdict(site);
+    struct sp_verdict_now now;
+    int rc = sp_verdict_read(&now, site);
 
-    *command = rc < 0 ? "verify" : NULL;
-    return rc < 0 ? rc : check_profile(command, site);
+    *command = "verify";
+    if (rc == SP_OK && !sp_verdict_holds(&now))
+        rc = refuse_verdict(&now);
+    else if (rc == SP_OK) {
+        *command = NULL;
+        rc = sp_serve_best(NULL, now.content) == SP_SERVED_NOT ? refuse_upstream()
+                                                               : check_profile(command, site, now.content);
+    }
+    sp_verdict_free(&now);
+    return rc;
 }

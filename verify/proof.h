@@ -1,5 +1,6 @@
 /*
- * What enable asks for: a fresh verdict of level 3 or more with a PASS, and a fresh profile that wins somewhere.
+ * What enable asks for: a fresh verdict of level 3 or more with a PASS, and a fresh profile that wins somewhere with
+ * what passed (serve.h).
  */
 #ifndef SP_VERIFY_PROOF_H
 #define SP_VERIFY_PROOF_H

@@ -1,10 +1,12 @@
 /* Prints what a verdict would be bound to: bound SITE ROOT. With "write NAME FILE SITE": writes a state file and prints
  * its path; with "show SITE": what status says of the verdict; with "add SITE RESULT LIBRARY UUID UUID": what a probe
  * of SGLang's own kernel puts into it ("-": of the wheel's); with "sound" alone: of each line that it reads whether it
- * is a sound verdict or profile ("ok"), or why not. For the Python tests here. */
+ * is a sound verdict or profile ("ok"), or why not; with "serve": of each line, a profile, a verdict and GPUs, what
+ * serves that group (the table's place, or -1), and what all of it says. For the Python tests here. */
 #include "verify/bound.h"
 #include "base/err.h"
 #include "verify/merge.h"
+#include "verify/serve.h"
 #include "verify/sound.h"
 #include "verify/state.h"
 #include "verify/verdict.h"
@@ -86,6 +88,27 @@ static int sound(void)
     return SP_OK;
 }
 
+static int serve(void)
+{
+    char *line = NULL;
+    size_t room = 0;
+
+    while (getline(&line, &room, stdin) > 0) {
+        json_t *given = json_loads(line, 0, NULL);
+        const json_t *profile = json_array_get(given, 0), *verdict = json_array_get(given, 1), *table;
+        const json_t *tables = json_object_get(profile, "tables");
+        const enum sp_served group = sp_serve_group(&table, profile, verdict, json_array_get(given, 2));
+        size_t at = 0;
+
+        while (at < json_array_size(tables) && json_array_get(tables, at) != table)
+            at++;
+        (void)printf("%d %d %d\n", (int)group, table ? (int)at : -1, (int)sp_serve_best(profile, verdict));
+        json_decref(given);
+    }
+    free(line);
+    return SP_OK;
+}
+
 int main(int argc, char **argv)
 {
     int rc = SP_EUSAGE;
@@ -98,6 +121,8 @@ int main(int argc, char **argv)
         rc = add(argv[2], argv[3], argv[4], (const char *const *)argv + 5);
     else if (argc == 2 && strcmp(argv[1], "sound") == 0)
         rc = sound();
+    else if (argc == 2 && strcmp(argv[1], "serve") == 0)
+        rc = serve();
     else if (argc == 3)
         rc = bound(argv[1], argv[2]);
     if (rc < 0)

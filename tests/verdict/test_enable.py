@@ -177,6 +177,37 @@ class Refused(Enabled):
         self.write(self.site, "profile.json", profile({**bound, "libpar.so": "0" * 64}))
         self.refused("the profile is stale")
 
+    def test_a_profile_of_transports_that_did_not_pass(self):
+        """SGLang would serve by start values, which nobody measured here, or not at all."""
+        bound = {**self.bound(self.site), "driver": "1"}
+        tables = profile(bound)["tables"]
+        push = [{**table, "entries": [{**table["entries"][0], "algorithm": "push-one-shot"}]} for table in tables]
+        slow = [{**table, "entries": [{**table["entries"][0], "us": 16.0}]} for table in tables]
+        self.write(self.site, "verdict.json", verdict(bound))
+        for tables, words in (
+            (push, "nothing with the transports that the verdict passed"),
+            (push + slow, "nothing is faster here"),
+        ):
+            self.write(self.site, "profile.json", {**profile(bound), "tables": tables})
+            self.refused(words)
+            self.assertFalse(json.loads(self.cli("status", "--site", self.site, "--json"))["profile"]["wins"])
+        self.write(self.site, "profile.json", {**profile(bound), "tables": push})
+        told = json.loads(self.cli("enable", "--site", self.site, "--json", expect=1))
+        self.assertIn("sgl-pcie bench", told["next"])
+        text = self.cli("status", "--site", self.site)
+        self.assertIn("fresh (nothing was measured with what the verdict passed)", text)
+        self.assertIn("proved, not measured", text)
+
+    def test_a_verdict_of_sglangs_own_kernel_alone(self):
+        bound = {**self.bound(self.site), "driver": "1"}
+        proved = verdict(bound)
+        proved["results"][0]["backend"] = proved["pairs"][0]["backend"] = "upstream"
+        self.write(self.site, "verdict.json", proved)
+        for tables in ([], profile(bound)["tables"]):
+            self.write(self.site, "profile.json", {**profile(bound), "tables": tables})
+            self.refused("SGLang's own kernel alone")
+            self.assertIn("SGLANG_PCIE_AR_BACKEND=upstream is for that one", self.cli("status", "--site", self.site))
+
     def test_not_built_and_not_patched(self):
         self.prove()
         (self.site / "sgl_pcie" / "libpar.so").unlink()
@@ -205,6 +236,18 @@ class Status(Enabled):
         self.assertEqual((told["verdict"]["fresh"], told["verdict"]["result"]), (False, "PASS"))
         self.assertIn("gpu 1 was %s, is absent" % GPUS[1], told["verdict"]["reasons"])
         self.assertIn("gpu 1 was", self.cli("status", "--site", self.site, FAKE_GPUS=GPUS[0]))
+
+    def test_the_sizes_are_those_of_what_passed(self):
+        """The first table is the best of all transports; of these only host passed."""
+        bound = {**self.bound(self.site), "driver": "1"}
+        (host,) = profile(bound)["tables"]
+        push = {**host, "entries": [{"max_bytes": 16 << 20, "algorithm": "push-one-shot", "us": 6.0, "stock_us": 9.0}]}
+        self.write(self.site, "verdict.json", verdict(bound))
+        self.write(self.site, "profile.json", {**profile(bound), "tables": [push, host]})
+        self.assertIn("fresh (2 GPUs: to 64 KiB)", self.cli("status", "--site", self.site))
+        self.assertIn("enabled for", self.cli("enable", "--site", self.site))
+        self.write(self.site, "profile.json", {**profile(bound), "tables": [push]})
+        self.assertIn("enabled, but not measured as it is now", self.cli("status", "--site", self.site))
 
     def test_a_variable_that_makes_it_stock_is_said(self):
         self.enable()

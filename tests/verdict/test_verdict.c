@@ -412,7 +412,7 @@ static bool wins(const char *algorithm, double us, double stock)
 {
     json_t *profile = json_pack("{s:[{s:[{s:s, s:f, s:f}]}]}", "tables", "entries", "algorithm", algorithm, "us", us,
                                 "stock_us", stock);
-    const bool is = sp_profile_wins(profile);
+    const bool is = sp_serve_best(profile, NULL) == SP_SERVED_FASTER;
 
     json_decref(profile);
     return is;
@@ -427,8 +427,8 @@ static void a_profile_must_win_somewhere(void **state)
     assert_true(wins("host-one-shot", 6, 15));
     assert_false(wins("host-one-shot", 15, 15));
     assert_false(wins("stock", 6, 15));
-    assert_false(sp_profile_wins(none));
-    assert_false(sp_profile_wins(bare)); /* not measured */
+    assert_int_equal(sp_serve_best(none, NULL), SP_SERVED_UNMEASURED);
+    assert_int_equal(sp_serve_best(bare, NULL), SP_SERVED_AS_STOCK); /* not measured */
     json_decref(none);
     json_decref(bare);
 }

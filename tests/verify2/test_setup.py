@@ -82,6 +82,18 @@ class Setup(Fixture):
         self.assertIn("already enabled", told["message"])
         self.assertIn("still holds", told["steps"][4]["message"])
 
+    def test_a_profile_of_what_passes_no_more_is_measured_again(self):
+        self.cli("apply", "--site", self.site)
+        self.cli("build", "--site", self.site, "--arch", "sm_90")
+        self.cli("verify", "--site", self.site, expect=7, FAKE_SMOKE="host:7")
+        self.cli("bench", "--site", self.site)
+        self.cli("verify", "--site", self.site, expect=7, SGL_PCIE_INJECT="lie:0-1")
+        self.assertIn("start values would choose", self.cli("enable", "--site", self.site, expect=1))
+        told = self.setup_()
+        self.assertIn("still holds", told["steps"][4]["message"])
+        self.assertIn("ours is faster", told["steps"][5]["message"])
+        self.assertIn("still holds", self.setup_()["steps"][5]["message"])
+
     def test_without_two_gpus_nothing_is_written(self):
         before = tree(self.site)
         for gpus, words, expect, says in (
