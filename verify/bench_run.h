@@ -26,6 +26,9 @@ int sp_bench_run(struct sp_bench *out, const struct sp_bench_plan *plan);
 /* The sizes that are measured by default, rising. */
 size_t sp_bench_sizes(uint64_t out[SP_BENCH_SIZES], bool quick);
 
+/* The power of two that a letter behind a size stands for: K, M, G; else 0. */
+unsigned sp_bench_unit(char letter);
+
 /* A list like "2K,42K,1M". SP_EUSAGE. */
 int sp_bench_parse_sizes(uint64_t out[SP_BENCH_SIZES], size_t *count, const char *text);
 

@@ -35,6 +35,11 @@ size_t sp_bench_sizes(uint64_t out[SP_BENCH_SIZES], bool quick)
     return count;
 }
 
+unsigned sp_bench_unit(char letter)
+{
+    return letter == 'K' ? 10 : letter == 'M' ? 20 : letter == 'G' ? 30 : 0;
+}
+
 static bool take(uint64_t *out, const char **at)
 {
     char *end = NULL;
@@ -42,9 +47,8 @@ static bool take(uint64_t *out, const char **at)
     *out = isdigit((unsigned char)**at) ? strtoull(*at, &end, 10) : 0;
     if (*out == 0 || *out > LARGEST)
         return false;
-    if (*end == 'K' || *end == 'M')
-        *out <<= *end++ == 'K' ? 10 : 20;
-    *at = end;
+    *out <<= sp_bench_unit(*end);
+    *at = sp_bench_unit(*end) > 0 ? end + 1 : end;
     return *out <= LARGEST;
 }
 

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -58,8 +59,8 @@ static int format_of(enum sp_plot_format *out, const char *path)
 {
     const char *dot = strrchr(path, '.');
 
-    *out = dot && strcmp(dot, ".png") == 0 ? SP_PLOT_PNG : SP_PLOT_SVG;
-    if (*out == SP_PLOT_PNG || (dot && strcmp(dot, ".svg") == 0))
+    *out = dot && strcasecmp(dot, ".png") == 0 ? SP_PLOT_PNG : SP_PLOT_SVG;
+    if (*out == SP_PLOT_PNG || (dot && strcasecmp(dot, ".svg") == 0))
         return SP_OK;
     return sp_err(SP_EUSAGE, "a plot is a .svg or a .png, not '%s'", path);
 }

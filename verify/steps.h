@@ -17,7 +17,7 @@ struct sp_step {
     size_t count;
 };
 
-/* "122x43008,2x1M": K and M for KiB and MiB; sizes are multiples of 4. SP_EUSAGE. */
+/* "122x43008,2x1M": K, M and G for KiB, MiB and GiB; sizes are multiples of 4. SP_EUSAGE. */
 int sp_step_parse(struct sp_step *out, const char *text);
 
 /* A dense transformer under tensor parallelism: two all-reduces a layer and one for the embedding, each of batch x

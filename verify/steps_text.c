@@ -1,5 +1,6 @@
 /* Steps as they are named on a command line. */
 #include "base/err.h"
+#include "verify/bench_run.h"
 #include "verify/steps.h"
 
 #include <ctype.h>
@@ -9,15 +10,15 @@
 
 enum { TIMES_MAX = 1000000, BYTES_MAX = 1 << 30, LAYERS_MAX = 10000, TOKENS_MAX = 1 << 20, DRAFT_MAX = 1024 };
 
-/* A whole number from 1 to max, perhaps with K or M; *end: what follows. 0: it is none. */
+/* A whole number from 1 to max, perhaps with K, M or G; *end: what follows. 0: it is none. */
 static uint64_t number(const char *text, const char **end, uint64_t max, bool units)
 {
     char *rest = NULL;
     uint64_t value = isdigit((unsigned char)text[0]) ? strtoull(text, &rest, 10) : 0;
 
     *end = rest ? rest : text;
-    if (units && value > 0 && (**end == 'K' || **end == 'M')) {
-        value = value > max ? 0 : value << (**end == 'K' ? 10 : 20);
+    if (units && value > 0 && sp_bench_unit(**end) > 0) {
+        value = value > max ? 0 : value << sp_bench_unit(**end);
         (*end)++;
     }
     return value <= max ? value : 0;
