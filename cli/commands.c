@@ -76,7 +76,8 @@ const struct sp_environment sp_environment[] = {
                                     "and two"},
     {"CUDA_VISIBLE_DEVICES", "the GPUs that verify, bench, setup and doctor look at when --gpus is not given"},
     {"SGL_PCIE_STATE",
-     "the folder of verdict and profile (default: /var/lib/sgl-pcie for root, else ~/.local/state/sgl-pcie)"},
+     "the folder of verdict and profile, a path from the root (default: /var/lib/sgl-pcie for root, else "
+     "~/.local/state/sgl-pcie)"},
     {"SGL_PCIE_NVCC",
      "the nvcc that build uses; else the one of CUDA_HOME or CUDA_PATH, of PATH, of /usr/local/cuda, or pip's"},
     {"NVCC_CCBIN", "the host compiler that build uses, a program or the folder of gcc"},

@@ -33,20 +33,26 @@ static void add(struct folders *out, const char *folder, const char *below)
         out->count++;
 }
 
-/* The home of the passwd database, not $HOME: sudo and services set that to anything. */
-static void find_folders(struct folders *out)
+/* The home of the passwd database, not $HOME: sudo and services set that to anything. SP_EUSAGE: a folder is named that
+ * would be another one for whoever is started elsewhere. */
+static int find_folders(struct folders *out)
 {
     const char *named = getenv(SP_STATE_ENV);
     const struct passwd *user = getpwuid(geteuid());
 
     out->count = 0;
+    if (named && named[0] && named[0] != '/') {
+        sp_err(SP_EUSAGE, "$" SP_STATE_ENV " is '%s', another folder wherever a command is run", named);
+        return sp_err_hint(SP_EUSAGE, "set $" SP_STATE_ENV " to a path that begins with /, or unset it");
+    }
     if (named && named[0]) {
         add(out, named, "");
-        return;
+        return SP_OK;
     }
     if (geteuid() != 0 && user)
         add(out, user->pw_dir, "/.local/state/sgl-pcie");
     add(out, SYSTEM, "");
+    return SP_OK;
 }
 
 static int key_of(char key[KEY_HEX + 1], const char *site)
@@ -164,8 +170,9 @@ int sp_state_read(json_t **content, char **found, const char *name, const char *
 
     *content = NULL;
     *found = strdup("there is none for this machine");
-    find_folders(&folders);
-    for (size_t i = 0; i < folders.count && rc == SP_OK; i++) {
+    if (rc == SP_OK)
+        rc = find_folders(&folders);
+    for (size_t i = 0; rc == SP_OK && i < folders.count; i++) {
         (void)snprintf(path, sizeof path, "%s/%s/%s", folders.folder[i], key, name);
         rc = try_file(&seen[i], found, path, schema);
     }
@@ -283,7 +290,8 @@ static int open_state(char folder[2 * PATH_MAX], const char *site)
     char key[KEY_HEX + 1];
     int rc = key_of(key, site);
 
-    find_folders(&folders);
+    if (rc == SP_OK)
+        rc = find_folders(&folders);
     if (rc == SP_OK && folders.count == 0)
         rc = sp_err(SP_ECANNOT, "no folder for state: $" SP_STATE_ENV " is too long");
     if (rc == SP_OK)

@@ -19,7 +19,8 @@
 #define SP_STATE_ENV "SGL_PCIE_STATE"
 
 /* *content: a new reference, or NULL where no file counts. *found: its path, or why there is none; for the caller to
- * free, never NULL on SP_OK. SP_ECANNOT without memory, nothing else. */
+ * free, never NULL on SP_OK. SP_ECANNOT without memory, SP_EUSAGE where
+ * $SGL_PCIE_STATE is no path from the root; nothing else. */
 int sp_state_read(json_t **content, char **found, const char *name, const char *schema, const char *site);
 
 /* *path: where it was written, for the caller to free. SP_ECANNOT where that was not possible. */

@@ -23,9 +23,14 @@ def key(site=SITE):
 
 
 def folders(environ=os.environ, uid=None):
-    """State folders to look into, the first that has the file counts. What root proved holds for every user."""
+    """State folders to look into, the first that has the file counts. What root proved holds for every user.
+
+    ValueError: one is named that would be another one for whoever is started elsewhere.
+    """
     uid = os.geteuid() if uid is None else uid
     if environ.get(STATE):
+        if not os.path.isabs(environ[STATE]):
+            raise ValueError("$%s is %r, no path that begins with /" % (STATE, environ[STATE]))
         return [environ[STATE]]
     if uid == 0:
         return [SYSTEM]
@@ -42,7 +47,11 @@ def read(name, schema, site=SITE, environ=os.environ, parse=lambda content: cont
     from now? Of two that count the nearer is read, but for a stale one that would hide what holds.
     """
     reason, found = "there is none for this machine", []
-    for folder in folders(environ):
+    try:
+        places = folders(environ)
+    except ValueError as error:
+        return None, str(error)
+    for folder in places:
         path = os.path.join(folder, key(site), name)
         try:
             found.append((_parsed(path, schema, parse), path))

@@ -102,6 +102,17 @@ class Files(common.Scratch, unittest.TestCase):
             )
         self.assertEqual(state.folders({}, 4242424), ["/var/lib/sgl-pcie"], "a user whom passwd does not know")
 
+    def test_a_folder_that_depends_on_where_one_stands_is_none(self):
+        self.write(VERDICT)
+        here = os.getcwd()
+        self.addCleanup(os.chdir, here)
+        os.chdir(self.scratch)
+        relative = os.path.relpath(self.path.parents[1])
+        self.assertTrue(os.path.isfile(os.path.join(relative, self.path.parent.name, self.path.name)))
+        found, reason = state.read(self.path.name, VERDICT["schema"], environ={state.STATE: relative})
+        self.assertIsNone(found)
+        self.assertIn("$SGL_PCIE_STATE is %r" % relative, reason)
+
     def test_installs_do_not_mix(self):
         a, b = self.scratch / "a", self.scratch / "b"
         a.mkdir()
