@@ -223,7 +223,7 @@ static int bench(struct session *session, const char *gpus)
     int rc = check_verdict(session);
 
     if (rc == SP_OK && counts(session->wanted))
-        rc = sp_state_check(session->ladder->site);
+        rc = sp_state_check(session->ladder->site, SP_PROFILE_FILE);
     if (rc == SP_OK)
         rc = check_alone(session, session->survey);
     if (rc == SP_OK)

@@ -274,7 +274,8 @@ static void print_results(const json_t *run, const json_t *verdict, const char *
 }
 
 /* What this run proved goes into the verdict that there is; where the machine is in doubt, it takes its place. */
-static int write_verdict(struct sp_report *report, const struct sp_ladder *ladder, const json_t *before)
+static int write_verdict(struct sp_report *report, const struct sp_ladder *ladder, struct sp_subject *subject,
+                         const json_t *before)
 {
     json_t *run = NULL, *verdict = NULL;
     char *path = NULL;
@@ -291,24 +292,46 @@ static int write_verdict(struct sp_report *report, const struct sp_ladder *ladde
                                 "pairs", json_object_get(verdict, "pairs")));
     if (rc == SP_OK && report->text)
         print_results(run, verdict, path);
+    if (rc < 0 && *sp_err_hint_text() == '\0')
+        (void)sp_err_hint(rc, "%s", sp_subject_next(subject, "verify"));
     free(path);
     json_decref(run);
     json_decref(verdict);
     return rc;
 }
 
-static int judge(struct sp_report *report, const struct sp_ladder *ladder, const char *next)
+static int judge(struct sp_report *report, const struct sp_ladder *ladder, struct sp_subject *subject)
 {
     const size_t warned = sp_checks_with(&ladder->checks, SP_CHECK_WARN);
+    const bool proves = ladder->site && ladder->level >= SP_VERDICT_LEVEL;
     int code = sp_checks_code(&ladder->checks);
 
     if (code < 0)
         return sp_report_judge(report, code);
     report->attention = warned > 0;
-    return sp_report_say(report, ladder->level >= SP_VERDICT_LEVEL ? next : NULL,
+    return sp_report_say(report, proves ? sp_subject_next(subject, "enable") : NULL,
                          "level %d: %zu of %zu checks passed, %zu warned, %zu skipped", ladder->level,
                          sp_checks_with(&ladder->checks, SP_CHECK_PASS), ladder->checks.count, warned,
                          sp_checks_with(&ladder->checks, SP_CHECK_SKIP));
+}
+
+/* What was found decides how it ends, even where no verdict could be written: rc, and its message still set. */
+static int judge_unwritten(struct sp_report *report, const struct sp_ladder *ladder, int rc)
+{
+    char *why = strdup(sp_err_message()), *hint = strdup(sp_err_hint_text()), *found = NULL;
+    const int code = sp_checks_code(&ladder->checks);
+
+    if (code < 0)
+        found = strdup(sp_err_message());
+    if (!why || !hint || (code < 0 && !found))
+        rc = sp_err(SP_ECANNOT, "out of memory");
+    else
+        rc = sp_err_hint(sp_err(code < 0 ? code : rc, "%s%s%s", code < 0 ? found : "", code < 0 ? "; " : "", why), "%s",
+                         hint);
+    free(why);
+    free(hint);
+    free(found);
+    return code < 0 ? sp_report_judge(report, rc) : rc;
 }
 
 /* ---- the command ---- */
@@ -318,7 +341,16 @@ static void show_progress(const char *text)
     sp_progress_line("%s ...", text);
 }
 
-static int climb(struct sp_report *report, const struct sp_survey *survey, struct sp_ladder *ladder, const char *next)
+static int conclude(struct sp_report *report, const struct sp_ladder *ladder, struct sp_subject *subject,
+                    const json_t *before)
+{
+    const int rc = write_verdict(report, ladder, subject, before);
+
+    return rc == SP_OK ? judge(report, ladder, subject) : judge_unwritten(report, ladder, rc);
+}
+
+static int climb(struct sp_report *report, const struct sp_survey *survey, struct sp_ladder *ladder,
+                 struct sp_subject *subject)
 {
     const bool progress = sp_progress_seen(report);
     json_t *before = NULL;
@@ -337,9 +369,7 @@ static int climb(struct sp_report *report, const struct sp_survey *survey, struc
     if (rc == SP_OK && report->text)
         rc = print_all(report, survey, ladder);
     if (rc == SP_OK)
-        rc = write_verdict(report, ladder, before);
-    if (rc == SP_OK)
-        rc = judge(report, ladder, next);
+        rc = conclude(report, ladder, subject, before);
     sp_checks_free(&ladder->checks);
     json_decref(before);
     return rc;
@@ -360,7 +390,7 @@ static int find_install(struct sp_subject *subject, struct sp_ladder *ladder, co
     rc = sp_subject_locate(subject, args);
     if (rc == SP_OK)
         ladder->site = subject->install->site;
-    return rc == SP_OK && ladder->level >= SP_VERDICT_LEVEL ? sp_state_check(ladder->site) : rc;
+    return rc == SP_OK && ladder->level >= SP_VERDICT_LEVEL ? sp_state_check(ladder->site, SP_VERDICT_FILE) : rc;
 }
 
 static int read_options(struct sp_ladder *out, const struct sp_args *args)
@@ -387,7 +417,7 @@ static int run(const struct sp_args *args, struct sp_report *report)
     if (rc == SP_OK)
         rc = find_install(&subject, &ladder, args);
     if (rc == SP_OK)
-        rc = climb(report, &survey, &ladder, ladder.site ? sp_subject_next(&subject, "enable") : NULL);
+        rc = climb(report, &survey, &ladder, &subject);
     sp_survey_free(&survey);
     sp_subject_close(&subject);
     return rc;

@@ -5,6 +5,7 @@
 #include "verify/state.h"
 #include "verify/uuids.h"
 #include "verify/verdict.h"
+#include "verify/withdraw.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -368,9 +369,16 @@ static int take_run(json_t **out, const json_t *before, const void *context)
     return sp_verdict_merge(out, NULL, context);
 }
 
+static int update(char **path, json_t **verdict, const char *site, sp_state_change *change, const void *context)
+{
+    const int rc = sp_state_update(path, verdict, SP_VERDICT_FILE, SP_VERDICT_SCHEMA, site, change, context);
+
+    return rc < 0 ? sp_verdict_withdraw(rc, site, change, context) : rc;
+}
+
 int sp_verdict_save(char **path, json_t **verdict, const char *site, const json_t *run, int alone)
 {
-    return sp_state_update(path, verdict, SP_VERDICT_FILE, SP_VERDICT_SCHEMA, site, alone ? take_run : merge_run, run);
+    return update(path, verdict, site, alone ? take_run : merge_run, run);
 }
 
 struct others {
@@ -412,7 +420,7 @@ int sp_verdict_add(char **path, const char *site, const struct sp_outcome *item,
 
     *path = NULL;
     if (rc == SP_OK)
-        rc = sp_state_update(path, &verdict, SP_VERDICT_FILE, SP_VERDICT_SCHEMA, site, merge_outcomes, &others);
+        rc = update(path, &verdict, site, merge_outcomes, &others);
     json_decref(verdict);
     return rc;
 }

@@ -45,7 +45,8 @@ int sp_verdict_outcomes(json_t **out, const json_t *before, const struct sp_outc
  * of the level that counts: verify comes first. */
 int sp_verdict_add(char **path, const char *site, const struct sp_outcome *item, size_t count);
 
-/* Write what sp_verdict_make() made, merged unless alone. *verdict: what was written; both for the caller to free. */
+/* Write what sp_verdict_make() made, merged unless alone. *verdict: what was written; both for the caller to free.
+ * Where that is not possible, an earlier verdict that says more is taken away (withdraw.h). */
 int sp_verdict_save(char **path, json_t **verdict, const char *site, const json_t *run, int alone);
 
 #endif

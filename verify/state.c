@@ -193,6 +193,18 @@ int sp_state_read(json_t **content, char **found, const char *name, const char *
 
 /* ---- writing ---- */
 
+/* What helps, by the errno of what failed; at once, before something else sets it. */
+static int with_hint(int rc)
+{
+    const int error = errno;
+    const char *hint = error == ENOSPC || error == EDQUOT ? "free space there, or set $" SP_STATE_ENV
+                                                            " to a folder where there is some"
+                       : error == EISDIR ? "move it away, or set $" SP_STATE_ENV " to another folder"
+                                         : "set $" SP_STATE_ENV " to a folder that you can write";
+
+    return rc < 0 && *sp_err_hint_text() == '\0' ? sp_err_hint(rc, "%s", hint) : rc;
+}
+
 /* A folder that root makes in somebody's is his, like the one above it. */
 static int adopt_folder(const char *path)
 {
@@ -216,7 +228,7 @@ static int make_folder(const char *path, bool ours)
     int rc = SP_OK;
 
     if (mkdir(path, 0755) != 0)
-        return errno == EEXIST ? SP_OK : sp_err_sys(SP_ECANNOT, "cannot make '%s'", path);
+        return errno == EEXIST ? SP_OK : with_hint(sp_err_sys(SP_ECANNOT, "cannot make '%s'", path));
     if (ours && chmod(path, 0755) != 0)
         rc = sp_err_sys(SP_ECANNOT, "cannot open '%s' to all", path);
     return rc == SP_OK ? adopt_folder(path) : rc;
@@ -246,10 +258,11 @@ static int write_beside(const char *path, const char *beside, const char *text)
 
     if (rc == SP_OK && (fchmod(fd, 0644) != 0 || fsync(fd) != 0))
         rc = sp_err_sys(SP_ECANNOT, "cannot finish '%s'", beside);
+    rc = with_hint(rc);
     if (fd >= 0)
         close(fd);
     if (rc == SP_OK && rename(beside, path) != 0)
-        rc = sp_err_sys(SP_ECANNOT, "cannot put '%s' in place", path);
+        rc = with_hint(sp_err_sys(SP_ECANNOT, "cannot put '%s' in place", path));
     if (rc < 0 && fd >= 0)
         unlink(beside);
     return rc;
@@ -310,30 +323,48 @@ static int write_content(char **path, const char *folder, const char *name, cons
     return rc;
 }
 
-static int with_hint(int rc)
+/* Nothing can be renamed onto a folder; whatever else lies there is replaced. */
+static int check_place(const char *folder, const char *name)
 {
-    return rc < 0 ? sp_err_hint(rc, "set $" SP_STATE_ENV " to a folder that you can write") : rc;
+    char path[3 * PATH_MAX];
+    struct stat st;
+
+    (void)snprintf(path, sizeof path, "%s/%s", folder, name);
+    if (lstat(path, &st) != 0 || !S_ISDIR(st.st_mode))
+        return SP_OK;
+    errno = EISDIR;
+    return with_hint(sp_err_sys(SP_ECANNOT, "cannot write '%s'", path));
 }
 
-int sp_state_check(const char *site)
+int sp_state_check(const char *site, const char *name)
 {
     char folder[2 * PATH_MAX];
     int rc = open_state(folder, site);
 
     if (rc == SP_OK && faccessat(AT_FDCWD, folder, W_OK | X_OK, AT_EACCESS) != 0)
-        rc = sp_err_sys(SP_ECANNOT, "cannot write into '%s'", folder);
-    return with_hint(rc);
+        rc = with_hint(sp_err_sys(SP_ECANNOT, "cannot write into '%s'", folder));
+    return rc == SP_OK ? check_place(folder, name) : with_hint(rc);
+}
+
+int sp_state_remove(const char *path)
+{
+    char folder[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+
+    if (unlink(path) != 0)
+        return sp_err_sys(SP_ECANNOT, "cannot remove '%s'", path);
+    (void)snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) : 0, path);
+    sync_folder(folder);
+    return SP_OK;
 }
 
 int sp_state_write(char **path, const char *name, const json_t *content, const char *site)
 {
     char folder[2 * PATH_MAX];
-    int rc = open_state(folder, site);
+    int rc = with_hint(open_state(folder, site));
 
     *path = NULL;
-    if (rc == SP_OK)
-        rc = write_content(path, folder, name, content);
-    return with_hint(rc);
+    return rc == SP_OK ? write_content(path, folder, name, content) : rc;
 }
 
 int sp_state_update(char **path, json_t **content, const char *name, const char *schema, const char *site,
@@ -341,7 +372,7 @@ int sp_state_update(char **path, json_t **content, const char *name, const char 
 {
     char folder[2 * PATH_MAX], *found = NULL;
     json_t *before = NULL;
-    int lock = -1, rc = open_state(folder, site);
+    int lock = -1, rc = with_hint(open_state(folder, site));
 
     *path = NULL;
     *content = NULL;
@@ -352,7 +383,7 @@ int sp_state_update(char **path, json_t **content, const char *name, const char 
     if (rc == SP_OK)
         rc = change(content, before, context);
     if (rc == SP_OK)
-        rc = with_hint(write_content(path, folder, name, *content));
+        rc = write_content(path, folder, name, *content);
     if (rc < 0) {
         json_decref(*content);
         *content = NULL;

@@ -26,8 +26,11 @@ int sp_state_read(json_t **content, char **found, const char *name, const char *
 /* *path: where it was written, for the caller to free. SP_ECANNOT where that was not possible. */
 int sp_state_write(char **path, const char *name, const json_t *content, const char *site);
 
-/* Can it be written? The folder is made if need be. For whoever works long before he writes. */
-int sp_state_check(const char *site);
+/* Can this file be written? The folder is made if need be. For whoever works long before he writes. */
+int sp_state_check(const char *site, const char *name);
+
+/* Take away the file that sp_state_read() found at path, which needs no space. SP_ECANNOT. */
+int sp_state_remove(const char *path);
 
 /* A new object out of the one that there is (NULL: none that counts) and of what the caller has. */
 typedef int sp_state_change(json_t **out, const json_t *before, const void *context);

@@ -25,9 +25,8 @@ static int check_unchanged(const json_t *before, const json_t *now)
     int rc = sp_bound_changes(&changes, before, now);
 
     if (rc == SP_OK && json_array_size(changes) > 0)
-        rc = sp_err_hint(sp_err(SP_ECANNOT, "no verdict: something changed while it was tested: %s",
-                                json_string_value(json_array_get(changes, 0))),
-                         "sgl-pcie verify");
+        rc = sp_err(SP_ECANNOT, "no verdict: something changed while it was tested: %s",
+                    json_string_value(json_array_get(changes, 0)));
     json_decref(changes);
     return rc;
 }

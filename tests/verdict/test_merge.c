@@ -5,6 +5,7 @@
 #include "base/err.h"
 #include "verify/merge.h"
 #include "verify/verdict.h"
+#include "verify/withdraw.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -372,6 +373,30 @@ static void a_second_probe_replaces_the_first(void **state)
     json_decref(merged);
 }
 
+/* Of what a later run on these GPUs says. */
+static bool takes_back(const char *backend, unsigned gpus, const char *is, json_t *failed)
+{
+    json_t *before = verdict(3, "1", "push", 3, "PASS", no_pair());
+    json_t *merged = merge(json_incref(before), verdict(3, "1", backend, gpus, is, failed));
+    const bool takes = sp_verdict_takes_back(before, merged);
+
+    json_decref(before);
+    json_decref(merged);
+    return takes;
+}
+
+static void what_is_taken_back_is_known(void **state)
+{
+    (void)state;
+    assert_false(takes_back("push", 3, "PASS", no_pair()));
+    assert_false(takes_back("pull", 3, "FAIL", one_pair()));
+    assert_false(takes_back("push", 12, "FAIL", no_pair()));
+    assert_true(takes_back("push", 3, "FAIL", no_pair()));
+    assert_true(takes_back("push", 3, "INCONCLUSIVE", no_pair()));
+    assert_true(takes_back("push", 3, "PASS", one_pair()));
+    assert_true(takes_back("push", 3, NULL, no_pair()));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -386,6 +411,7 @@ int main(void)
         cmocka_unit_test(a_probe_passes_only_on_proved_transfers),
         cmocka_unit_test(a_later_run_keeps_the_probe_or_doubts_it),
         cmocka_unit_test(a_second_probe_replaces_the_first),
+        cmocka_unit_test(what_is_taken_back_is_known),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

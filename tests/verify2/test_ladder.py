@@ -286,6 +286,74 @@ class Kernels(Ladder):
         self.verify(expect=7, FAKE_SMOKE="host:8", SGL_PCIE_INJECT="nan:0-1")
 
 
+class Unwritten(Ladder):
+    """What was found decides, even where the disk is full; and no earlier verdict stays that says more than that."""
+
+    INSIDE = """set -e
+        mount -t tmpfs -o size=256k none "$STATE"; cp -r "$KEPT/." "$STATE"
+        dd if=/dev/zero of="$STATE/fill" bs=4k 2>/dev/null || true
+        mount -o "remount,$MODE" "$STATE"
+        "$@" >"$OUT/told" 2>"$OUT/said" || echo $? >"$OUT/code"
+        "$SGL_PCIE" status --json --site "$4" >"$OUT/status" """
+
+    def setUp(self):
+        super().setUp()
+        self.verify(expect=0)
+        self.kept, self.out = self.scratch / "kept", self.scratch / "out"
+        self.state.rename(self.kept)
+        self.state.mkdir()
+        self.out.mkdir()
+        self.environment |= {"STATE": str(self.state), "KEPT": str(self.kept), "OUT": str(self.out), "MODE": "rw"}
+        self.environment["SGL_PCIE"] = os.environ["SGL_PCIE"]
+
+    def full(self, *words, expect, **environment):
+        """verify's answer and what status says after it, on a disk without space."""
+        space = ["unshare", "--mount", "sh", "-c", self.INSIDE, "sh"]
+        if self.run_in(["unshare", "--mount", "mount", "-t", "tmpfs", "none", self.state]).returncode:
+            self.skipTest("no mount namespace can be had")
+        verify = [os.environ["SGL_PCIE"], "verify", "--site", self.site, "--json", *words]
+        done = self.run_in([*space, *verify], **environment)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        told = json.loads((self.out / "told").read_text())
+        schema.validate(told)
+        self.assertEqual(told["exit_code"], expect, told["message"])
+        self.assertEqual((self.out / "code").read_text(), "%d\n" % expect)
+        self.assertIsNone(told["verdict"])
+        return told, json.loads((self.out / "status").read_text())["verdict"]
+
+    def test_wrong_data_is_told_and_the_proof_withdrawn(self):
+        for words in ([], ["--level", "2"]):
+            with self.subTest(words):
+                told, verdict = self.full(*words, expect=7, SGL_PCIE_INJECT="nan:0-1")
+                self.assertEqual(told["result"], "fail")
+                self.assertIn("load.0-1: failed: ", told["message"])
+                self.assertIn("No space left on device; the earlier verdict was withdrawn", told["message"])
+                self.assertIn("free space there", told["next"])
+                self.assertFalse(verdict["present"])
+
+    def test_a_good_run_withdraws_nothing(self):
+        told, verdict = self.full(expect=5)
+        self.assertIn("No space left on device", told["message"])
+        self.assertNotIn("withdrawn", told["message"])
+        self.assertIn("free space there", told["next"])
+        self.assertTrue(verdict["fresh"])
+
+    def test_what_cannot_be_withdrawn_is_named(self):
+        told, verdict = self.full("--level", "2", expect=7, MODE="ro", SGL_PCIE_INJECT="nan:0-1")
+        self.assertIn("load.0-1: failed: ", told["message"])
+        self.assertIn("the earlier verdict still holds: cannot remove ", told["message"])
+        self.assertRegex(told["next"], "remove '.*/verdict.json': SGLang goes by it")
+        self.assertTrue(verdict["fresh"])
+
+    def test_a_folder_in_its_place_is_noticed_before_anything_is_run(self):
+        (folder,) = (path.relative_to(self.kept).parent for path in self.kept.glob("*/verdict.json"))
+        (self.state / folder / "verdict.json").mkdir(parents=True)
+        told = json.loads(self.cli("verify", "--site", self.site, "--json", expect=5))
+        self.assertIsNone(told["checks"])
+        self.assertIn("verdict.json': Is a directory", told["message"])
+        self.assertIn("move it away", told["next"])
+
+
 class Cannot(Ladder):
     def test_what_is_missing_is_named(self):
         os.unlink(self.site / "sgl_pcie" / "sgl-pcie-gpu")
