@@ -121,9 +121,8 @@ static int call(struct setup *setup, const char *command, const char *option)
     size_t count = 3, word = 0;
     int rc;
 
-    if (strcmp(command, "doctor") != 0)
-        for (const struct sp_option *target = sp_target_options; target->name; target++)
-            add_option(argv, &count, setup->args, target->name, words[word++]);
+    for (const struct sp_option *target = sp_target_options; target->name; target++)
+        add_option(argv, &count, setup->args, target->name, words[word++]);
     add_option(argv, &count, setup->args, option, words[word++]);
     if (strcmp(command, "verify") == 0)
         add_option(argv, &count, setup->args, "level", words[word]);

@@ -2,6 +2,7 @@
 
 import json
 import os
+import py_compile
 import signal
 import subprocess
 import unittest
@@ -46,6 +47,32 @@ class Setup(Case):
         told = json.loads(self.cli("setup", "--source", checkout, "--arch", "sm_90", "--json", expect=5))
         self.assertEqual(told["undone"], True)
         self.assertEqual(real.snapshot(checkout), before)
+
+    def spoil(self, site):
+        """Bytecode that Python takes without a look at the patched file."""
+        self.cli("apply", "--site", site)
+        source = site / "sglang/srt/distributed/device_communicators/custom_all_reduce.py"
+        (source.parent / "__pycache__").mkdir(exist_ok=True)
+        mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
+        return py_compile.compile(str(source), str(source.parent / "__pycache__/custom_all_reduce.cpython-311.pyc"),
+                                  invalidation_mode=mode)  # fmt: skip
+
+    def test_doctor_looks_at_the_install_that_is_named(self):
+        bytecode = self.spoil(self.site)
+        told = self.setup_(1)
+        self.assertEqual([step["command"] for step in told["steps"]], ["recover", "doctor"])
+        self.assertEqual(told["next"], "rm '%s'" % bytecode)
+
+    def test_doctor_looks_at_no_other_install(self):
+        venv = self.scratch / "venv"
+        subprocess.run(["/usr/bin/python3", "-m", "venv", "--without-pip", venv], check=True)
+        (other,) = venv.glob("lib/python*/site-packages")
+        real.site("0.5.23", other)
+        self.spoil(other)
+        self.environment["VIRTUAL_ENV"] = str(venv)
+        self.assertIn("bytecode.unchecked", self.cli("doctor", expect=1))
+        told = self.setup_(5)
+        self.assertEqual([step["command"] for step in told["steps"]], ["recover", "doctor", "apply", "build", "revert"])
 
     def test_killed_anywhere_and_run_again(self):
         """A kill may leave a patched install, since nobody is there to undo; never one that cannot be worked with."""
