@@ -8,10 +8,12 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 enum {
@@ -20,10 +22,18 @@ enum {
     PRODUCT_MAX = 256 << 20,
     SHOWN_LINES = 8,
     COMPILERS_MAX = 8,
-    SHOWN_MAX = 1200
+    SHOWN_MAX = 1200,
+    LEAST_SPACE = 1 << 20
 };
 
 /* ---- the folder ---- */
+
+/* It may want of space, or of permission: another folder would have both. */
+static int cannot_write(const char *what, const char *path)
+{
+    sp_err_sys(SP_ECANNOT, "cannot %s '%s'", what, path);
+    return sp_scratch_hint(SP_ECANNOT);
+}
 
 /* "<folder>/<name>" */
 static int make_path(char **out, const char *folder, const char *name)
@@ -46,7 +56,7 @@ static int make_folder(const char *folder, const char *name)
         if (slash != NULL)
             *slash = '\0';
         if (mkdir(path, 0755) != 0 && errno != EEXIST)
-            rc = sp_err_sys(SP_ECANNOT, "cannot make '%s'", path);
+            rc = cannot_write("make", path);
         if (slash != NULL)
             *slash = '/';
         at = slash;
@@ -61,7 +71,7 @@ static int make_link(const char *folder, const char *name, const char *target)
     int rc = make_path(&path, folder, name);
 
     if (rc == 0 && symlink(target, path) != 0)
-        rc = sp_err_sys(SP_ECANNOT, "cannot make the link '%s'", path);
+        rc = cannot_write("make the link", path);
     free(path);
     return rc;
 }
@@ -72,9 +82,9 @@ static int write_file(const char *folder, const char *name, const void *data, si
     int fd = -1, rc = make_path(&path, folder, name);
 
     if (rc == 0 && (fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644)) < 0)
-        rc = sp_err_sys(SP_ECANNOT, "cannot make '%s'", path);
-    if (rc == 0)
-        rc = sp_write_all(fd, data, len, path);
+        rc = cannot_write("make", path);
+    if (rc == 0 && (rc = sp_write_all(fd, data, len, path)) < 0)
+        rc = sp_scratch_hint(rc);
     if (fd >= 0)
         close(fd);
     free(path);
@@ -98,7 +108,7 @@ static int write_input(const char *folder, const struct sp_file *file)
 static int make_tree(const char *folder, const struct sp_toolchain *tools, const struct sp_python *python)
 {
     static const char *const names[] = {"kernels", "cuda/lib64", "python", "out", "obj", "tmp", NULL};
-    int rc = mkdir(folder, 0755) == 0 || errno == EEXIST ? 0 : sp_err_sys(SP_ECANNOT, "cannot make '%s'", folder);
+    int rc = mkdir(folder, 0755) == 0 || errno == EEXIST ? 0 : cannot_write("make", folder);
 
     for (size_t i = 0; names[i] && rc == 0; i++)
         rc = make_folder(folder, names[i]);
@@ -152,10 +162,10 @@ static int write_log(char **out, const char *command, const struct sp_proc_resul
 
     if (rc == 0 && (fd = mkostemps(path, 4, O_CLOEXEC)) < 0)
         rc = sp_err_sys(SP_ECANNOT, "cannot make '%s'", path);
-    if (rc == 0)
-        rc = dprintf(fd, "$ %s\n%s%s", command, result->out.data, result->err.data) < 0
-                 ? sp_err_sys(SP_ECANNOT, "cannot write '%s'", path)
-                 : 0;
+    if (rc == 0 && dprintf(fd, "$ %s\n%s%s", command, result->out.data, result->err.data) < 0) {
+        rc = sp_err_sys(SP_ECANNOT, "cannot write '%s'", path);
+        (void)unlink(path);
+    }
     if (fd >= 0)
         close(fd);
     if (rc == 0)
@@ -165,22 +175,87 @@ static int write_log(char **out, const char *command, const struct sp_proc_resul
     return rc;
 }
 
-static int failed(char **log, const struct sp_words *argv, const struct sp_proc_result *result, const char *what)
+/* One that was ended by a signal said nothing: with so little left it was a page that could not be had. */
+static bool is_full(const struct sp_proc_result *result, const char *folder)
+{
+    struct statvfs disk;
+
+    return sp_says_full(result) ||
+           (result->signal == SIGBUS && statvfs(folder, &disk) == 0 && disk.f_bavail * disk.f_frsize < LEAST_SPACE);
+}
+
+/* What can be told without the log is told. */
+static int hint_log(char **log, const char *command, const struct sp_proc_result *result)
+{
+    int rc = write_log(log, command, result);
+
+    sp_err_clear();
+    return rc;
+}
+
+/* how: "failed with exit status 2" */
+static int failed(char **log, const struct sp_words *argv, const struct sp_proc_result *result, const char *what,
+                  const char *how)
 {
     const char *said = result->err.len > 0 ? result->err.data : result->out.data;
-    char lines[SHOWN_MAX], how[64], *command = sp_words_join(argv);
-    int rc = command ? write_log(log, command, result) : sp_err(SP_ECANNOT, "out of memory");
+    char lines[SHOWN_MAX], *command = sp_words_join(argv);
+    bool logged;
 
+    if (command == NULL)
+        return sp_err(SP_ECANNOT, "out of memory");
+    logged = hint_log(log, command, result) == 0;
     sp_first_lines(lines, sizeof lines, said, SHOWN_LINES);
-    if (result->signal)
-        (void)snprintf(how, sizeof how, "was ended by signal %d", result->signal);
+    sp_err(SP_EBUILD, "cannot build '%s': '%.*s' %s%s%s", what, SHOWN_MAX, command, how, lines[0] ? ":\n" : "", lines);
+    if (logged)
+        (void)sp_err_hint(SP_EBUILD, "all that was said is in '%s'", *log);
     else
-        (void)snprintf(how, sizeof how, "failed with exit status %d", result->status);
-    if (rc == 0) {
-        sp_err(SP_EBUILD, "cannot build '%s': '%.*s' %s:\n%s", what, SHOWN_MAX, command, how, lines);
-        rc = sp_err_hint(SP_EBUILD, "all that was said is in '%s'", *log);
-    }
+        (void)sp_err_hint(SP_EBUILD, "for all that was said name a folder with some free space with TMPDIR");
     free(command);
+    return SP_EBUILD;
+}
+
+/* A log would find no space either. */
+static int no_space(const struct sp_proc_result *result, const char *what)
+{
+    char lines[SHOWN_MAX];
+
+    sp_first_lines(lines, sizeof lines, result->err.data, SHOWN_LINES);
+    sp_err(SP_ECANNOT, "cannot build '%s': no space is left in '%s'%s%s", what, sp_scratch_parent(),
+           lines[0] ? ":\n" : "", lines);
+    return sp_scratch_hint(SP_ECANNOT);
+}
+
+/* What stands behind -o, relative to the folder that the command runs in. */
+static bool has_written(const struct sp_words *argv, const char *dir)
+{
+    const char *name = NULL;
+    char path[PATH_MAX];
+    struct stat st;
+
+    for (size_t i = 0; i + 1 < argv->count && name == NULL; i++)
+        if (strcmp(argv->word[i], "-o") == 0)
+            name = argv->word[i + 1];
+    if (name == NULL)
+        return true;
+    (void)snprintf(path, sizeof path, "%s/%s", dir, name);
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0;
+}
+
+static int judge(char **log, const struct sp_words *command, const struct sp_proc_result *result, const char *what,
+                 const char *dir)
+{
+    char how[SP_HOW_ENDED];
+    int rc = 0;
+
+    sp_how_ended(how, sizeof how, result);
+    if (result->timed_out)
+        rc = sp_err(SP_EHANG, "'%s' was not built within %d seconds", what, STEP_SECONDS);
+    else if (result->status != 0 && is_full(result, dir))
+        rc = no_space(result, what);
+    else if (result->status != 0)
+        rc = failed(log, command, result, what, how);
+    else if (!has_written(command, dir))
+        rc = failed(log, command, result, what, "ended well but wrote nothing");
     return rc;
 }
 
@@ -203,10 +278,8 @@ static int run_command(char **log, const struct sp_words *argv, const char *what
     options.dir = dir;
     if (rc == 0)
         rc = sp_proc_run(&result, (const char *const *)command.word, &options);
-    if (rc == 0 && result.timed_out)
-        rc = sp_err(SP_EHANG, "'%s' was not built within %d seconds", what, STEP_SECONDS);
-    else if (rc == 0 && result.status != 0)
-        rc = failed(log, &command, &result, what);
+    if (rc == 0)
+        rc = judge(log, &command, &result, what, dir);
     sp_proc_free(&result);
     sp_words_free(&command);
     sp_words_free(&env);

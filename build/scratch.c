@@ -71,12 +71,17 @@ static _Noreturn void keep(const char *path, int fd)
     _exit(0);
 }
 
+int sp_scratch_hint(int rc)
+{
+    return sp_err_hint(rc, "name a folder with some free space with TMPDIR");
+}
+
 static int no_room(void)
 {
     const char *parent = sp_scratch_parent(), *named = getenv("TMPDIR");
 
     (void)sp_err_sys(SP_ECANNOT, "cannot make a folder in %s'%s'", parent == named ? "$TMPDIR " : "", parent);
-    return sp_err_hint(SP_ECANNOT, "name a folder with some free space with TMPDIR");
+    return sp_scratch_hint(SP_ECANNOT);
 }
 
 int sp_scratch_check(void)

@@ -27,6 +27,9 @@ void sp_scratch_free(struct sp_scratch *scratch);
 /* Can one be made? Compilers that cannot make theirs say anything but that. */
 int sp_scratch_check(void);
 
+/* The next command where something cannot be written in it. Returns rc. */
+int sp_scratch_hint(int rc);
+
 /* $TMPDIR, else /tmp. */
 const char *sp_scratch_parent(void);
 

@@ -113,6 +113,16 @@ int sp_clean_environment(struct sp_words *out, const char *tmp)
     return rc;
 }
 
+bool sp_says_full(const struct sp_proc_result *result)
+{
+    static const char *const words[] = {"No space left on device", "Disk quota exceeded", NULL};
+    bool full = false;
+
+    for (size_t i = 0; words[i] && result->status != 0 && !full; i++)
+        full = strstr(result->err.data, words[i]) != NULL || strstr(result->out.data, words[i]) != NULL;
+    return full;
+}
+
 /* Ask a tool something that takes no time. The result is valid for any exit status. */
 static int query(struct sp_proc_result *result, const char *const *argv)
 {
@@ -126,6 +136,11 @@ static int query(struct sp_proc_result *result, const char *const *argv)
         rc = sp_proc_run(result, argv, &options);
     if (rc == 0 && result->timed_out)
         rc = sp_err(SP_EHANG, "'%s %s' did not end within %d seconds", argv[0], argv[1], QUERY_SECONDS);
+    else if (rc == 0 && sp_says_full(result))
+        rc = sp_scratch_hint(
+            sp_err(SP_ECANNOT, "cannot ask '%s %s': no space is left in '%s'", argv[0], argv[1], sp_scratch_parent()));
+    if (rc < 0)
+        sp_proc_free(result);
     sp_words_free(&env);
     return rc;
 }

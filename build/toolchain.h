@@ -42,6 +42,10 @@ int sp_clean_environment(struct sp_words *out, const char *tmp);
 enum { SP_HOW_ENDED = 48 };
 void sp_how_ended(char *out, size_t size, const struct sp_proc_result *result);
 
+/* Did it fail for want of space? Compilers write in $TMPDIR and nowhere else, and with LC_ALL=C say so in known words.
+ */
+bool sp_says_full(const struct sp_proc_result *result);
+
 /* At most count lines of a compiler's output, indented, cut to size. */
 void sp_first_lines(char *out, size_t size, const char *text, size_t count);
 

@@ -434,7 +434,7 @@ class Toolchain(Case):
         self.refused(want=5, says="comes without 'libcudart_static.a'", hints="nvidia-cuda-runtime")
 
     def test_an_nvcc_that_does_not_say_where_it_looks(self):
-        self.behave("lost")
+        self.behave("lost", "nvcc fatal   : I am lost\n")
         self.refused(want=5, says="(?s)--dryrun' does not answer as nvcc does: it failed with exit status 1:\n  nvcc fatal   : I am lost",
                      hints="SGL_PCIE_NVCC, or another host compiler with NVCC_CCBIN")
 
@@ -500,6 +500,46 @@ class Toolchain(Case):
         log = pathlib.Path(answer["log"]).read_text()
         self.assertEqual(log.count("and more"), 100)
         self.assertIn("nvcc", log.splitlines()[0])
+
+    def test_a_compiler_that_writes_nothing(self):
+        for name in ("silent", "folder"):
+            self.behave(name)
+            answer = self.refused(want=6, says="cannot build 'a kernel of one line': '.*/nvcc .*' ended well but wrote nothing$",
+                                  hints="all that was said is in")
+            self.assertIn("nvcc", pathlib.Path(answer["log"]).read_text())
+            (self.toolkit / "bin" / name).unlink()
+        linker = self.folder / "gcc"
+        linker.write_text("#!/bin/sh\ncase $* in *-soname*) ;; *) exec /usr/bin/gcc \"$@\" ;; esac\n")
+        linker.chmod(0o755)
+        self.refused(want=6, says=f"cannot build 'libpar.so': '{linker} .*' ended well but wrote nothing$", NVCC_CCBIN=str(linker))
+
+    def test_a_disk_that_is_full_for_a_compiler(self):
+        """Whatever it is that has no space, compiling again would not help."""
+        self.behave("lost", "IO failure on output stream: No space left on device\n")
+        self.refused(want=5, says=f"cannot ask '.*nvcc --dryrun': no space is left in '{self.tmp}'$", hints="TMPDIR")
+        (self.toolkit / "bin/lost").unlink()
+        self.behave("fail", "/usr/bin/ld: final link failed: No space left on device\n")
+        self.refused(want=5, says=f"(?s)cannot build 'k.cu': no space is left in '{self.tmp}':\n  .*final link failed", hints="TMPDIR")
+        self.assertEqual(list(self.tmp.iterdir()), [])
+
+    def test_a_disk_that_is_full(self):
+        """From no space for a folder on to none for what is linked."""
+        place, script = self.folder / "small", "mount -t tmpfs -o size=%s none \"$0\" 2>/dev/null || exit 77; \"$@\"; code=$?; ls \"$0\" >&2; exit $code"
+        place.mkdir()
+        words = [real.CLI, "build", "--arch", "sm_90", "--site", self.site, "--json"]
+        codes = set()
+        for size in ("4k", "16k", "40k", "64k", "8m"):
+            done = subprocess.run(["unshare", "-rm", "sh", "-c", script % size, place, *words], env=self.env | {"TMPDIR": str(place)},
+                                  capture_output=True, text=True, check=False)
+            if not done.stdout:
+                self.skipTest("no namespaces here")
+            answer = json.loads(done.stdout)
+            codes.add(done.returncode)
+            self.assertEqual((done.stderr, answer["log"]), ("", None))
+            if done.returncode:
+                self.assertRegex(answer["message"], "space")
+                self.assertRegex(answer["next"], "TMPDIR")
+        self.assertEqual(codes, {0, 5})
 
     def test_an_error_of_the_host_compiler_and_of_the_linker(self):
         (self.data / "kernels/a.c").write_text("#error no\n")
