@@ -38,7 +38,7 @@ static const struct sp_option options[] = {
      .help = "show what was measured before: bench.json, or the output of bench --json; nothing is run or written"},
     {.name = "timeout",
      .value = "SECONDS",
-     .help = "time limit of one child process (default: what it needs, and a minute)"},
+     .help = "time limit of one child process, 1 at least (default: what it needs, and a minute)"},
     {.name = "unproved", .help = "measure without a verdict; writes no profile"},
     {.name = NULL},
 };
@@ -109,7 +109,7 @@ static int read_options(struct sp_bench_wanted *out, const struct sp_args *args)
     else if (rc == SP_OK)
         out->bytes_count = sp_bench_sizes(out->bytes, out->quick);
     if (rc == SP_OK)
-        rc = sp_args_number(&out->seconds, args, "timeout");
+        rc = sp_args_number(&out->seconds, args, "timeout", SP_LEAST_SECONDS);
     if (rc == SP_OK)
         rc = read_steps(out, args);
     out->default_count = out->bytes_count;

@@ -39,8 +39,8 @@ static const struct sp_option options[] = {
      .value = "LIST",
      .help = "numbers, ranges, UUIDs or bus addresses, separated by commas, or all (default: $CUDA_VISIBLE_DEVICES, "
              "else all)"},
-    {.name = "timeout", .value = "SECONDS", .help = "time limit of one child process (default: by level)"},
-    {.name = "minutes", .value = "N", .help = "how long level 4 soaks (default: 1)"},
+    {.name = "timeout", .value = "SECONDS", .help = "time limit of one child process, 1 at least (default: by level)"},
+    {.name = "minutes", .value = "N", .help = "how long level 4 soaks, 0.01 at least (default: 1); with --level 4 only"},
     {.name = "from",
      .value = "PATH",
      .complete = SP_COMPLETE_FILE,
@@ -70,7 +70,22 @@ static const char *const fields[] = {"level", "gpus", "checks", "findings", "bac
 
 /* ---- arguments ---- */
 
-enum { DEFAULT_LEVEL = 3 };
+enum { DEFAULT_LEVEL = 3, SOAK_LEVEL = 4 };
+
+#define LEAST_MINUTES 0.01 /* some calls at least: a soak of none would pass */
+
+/* What would be ignored is refused. */
+static int check_excluded(const struct sp_args *args, int level)
+{
+    static const char *const excluded[] = {"timeout", "minutes", "python", "site", "source"};
+
+    for (size_t i = 0; sp_args_has(args, "from") && i < sizeof excluded / sizeof *excluded; i++)
+        if (sp_args_has(args, excluded[i]))
+            return sp_err(SP_EUSAGE, "--from runs nothing and looks at no install, --%s is about that", excluded[i]);
+    if (sp_args_has(args, "minutes") && level < SOAK_LEVEL)
+        return sp_err(SP_EUSAGE, "--minutes is how long level %d soaks, this is up to level %d", SOAK_LEVEL, level);
+    return SP_OK;
+}
 
 static int read_level(int *out, const struct sp_args *args)
 {
@@ -399,8 +414,10 @@ static int read_options(struct sp_ladder *out, const struct sp_args *args)
 
     out->replay = sp_args_has(args, "from");
     if (rc == SP_OK)
-        rc = sp_args_number(&out->seconds, args, "timeout");
-    return rc == SP_OK ? sp_args_number(&out->minutes, args, "minutes") : rc;
+        rc = check_excluded(args, out->level);
+    if (rc == SP_OK)
+        rc = sp_args_number(&out->seconds, args, "timeout", SP_LEAST_SECONDS);
+    return rc == SP_OK ? sp_args_number(&out->minutes, args, "minutes", LEAST_MINUTES) : rc;
 }
 
 static int run(const struct sp_args *args, struct sp_report *report)

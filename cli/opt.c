@@ -283,7 +283,7 @@ const char *sp_args_value(const struct sp_args *args, const char *name)
     return value;
 }
 
-int sp_args_number(double *out, const struct sp_args *args, const char *name)
+int sp_args_number(double *out, const struct sp_args *args, const char *name, double least)
 {
     const char *text = sp_args_value(args, name);
     char *end = NULL;
@@ -291,6 +291,8 @@ int sp_args_number(double *out, const struct sp_args *args, const char *name)
     *out = text ? strtod(text, &end) : 0;
     if (text && (end == text || *end || !(*out > 0) || *out > 1e6))
         return sp_err(SP_EUSAGE, "'%s' is no number for --%s", text, name);
+    if (text && *out < least)
+        return sp_err(SP_EUSAGE, "--%s %s is too little: %g at least", name, text, least);
     return SP_OK;
 }
 

@@ -33,8 +33,8 @@ bool sp_args_has(const struct sp_args *args, const char *name);
 /* The last value of an option, or NULL. */
 const char *sp_args_value(const struct sp_args *args, const char *name);
 
-/* The last value as a number above 0, up to a million; 0 where the option was not given. SP_EUSAGE. */
-int sp_args_number(double *out, const struct sp_args *args, const char *name);
+/* The last value as a number from least, above 0, to a million; 0 where the option was not given. SP_EUSAGE. */
+int sp_args_number(double *out, const struct sp_args *args, const char *name, double least);
 
 /* A usage error that names no other way out leads to the help of the command. Returns rc. */
 int sp_args_hint(const struct sp_args *args, int rc);

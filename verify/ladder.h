@@ -26,6 +26,8 @@ enum sp_check_status { SP_CHECK_PASS, SP_CHECK_FAIL, SP_CHECK_WARN, SP_CHECK_SKI
 
 enum { SP_CHECK_ID = 64 };
 
+enum { SP_LEAST_SECONDS = 1 }; /* in less no program on GPUs starts */
+
 struct sp_check {
     char id[SP_CHECK_ID]; /* "grant.acs", "transfer.sm-store.0-1" */
     int level;
