@@ -107,10 +107,20 @@ static int try_headers(struct sp_python *out, const char *python)
     return rc;
 }
 
+/* The last "/lib/python" of a path: an environment may lie beneath a folder of that name. NULL: there is none. */
+static const char *find_lib(const char *site)
+{
+    const char *lib = NULL;
+
+    for (const char *next = site; (next = strstr(next, "/lib/python")) != NULL; next++)
+        lib = next;
+    return lib;
+}
+
 /* The interpreter of the install, or with --site alone the one that such a folder belongs to: <prefix>/bin/python3. */
 static void target_of(char out[PATH_MAX], const struct sp_install *install)
 {
-    const char *lib = strstr(install->site, "/lib/python");
+    const char *lib = find_lib(install->site);
 
     out[0] = '\0';
     if (install->python != NULL)

@@ -194,16 +194,30 @@ static int nvcc_of_variable(struct sp_toolchain *tools, const char *variable)
     return rc;
 }
 
+/* For glob(3): any path as what it is, not as a pattern. Cut to size. */
+static void escape(char *out, size_t size, const char *path)
+{
+    size_t used = 0;
+
+    for (; *path && used + 2 < size; path++) {
+        if (strchr("*?[\\", *path) != NULL)
+            out[used++] = '\\';
+        out[used++] = *path;
+    }
+    out[used] = '\0';
+}
+
 /* pip's packages nvidia-cuda-nvcc and what it needs make a whole toolkit; the newest one is taken. */
 static int nvcc_of_pip(struct sp_toolchain *tools, const char *site)
 {
-    char pattern[PATH_MAX];
+    char folder[2 * PATH_MAX], pattern[2 * PATH_MAX + 32];
     glob_t hits = {0};
     int rc = 0;
 
     if (tools->nvcc != NULL || site == NULL)
         return 0;
-    (void)snprintf(pattern, sizeof pattern, "%s/nvidia/cu*/bin", site);
+    escape(folder, sizeof folder, site);
+    (void)snprintf(pattern, sizeof pattern, "%s/nvidia/cu*/bin", folder);
     if (glob(pattern, 0, NULL, &hits) == 0)
         for (size_t i = hits.gl_pathc; i > 0 && rc == 0 && tools->nvcc == NULL; i--)
             rc = try_program(&tools->nvcc, hits.gl_pathv[i - 1], "nvcc");

@@ -402,6 +402,13 @@ class Toolchain(Case):
         shutil.copytree(self.toolkit, self.site / "nvidia/cu13")
         self.assertEqual(self.hidden(*words, want=0)["toolchain"]["nvcc_from"], "pip")
 
+    def test_the_nvcc_of_pip_in_a_folder_that_looks_like_a_pattern(self):
+        site = self.folder / "a[1]*?b"
+        shutil.copytree(self.site, site)
+        shutil.copytree(self.toolkit, site / "nvidia/cu13")
+        answer = self.hidden("build", "--site", str(site), "--arch", "sm_90", want=0)
+        self.assertEqual(answer["toolchain"]["nvcc"], str(site / "nvidia/cu13/bin/nvcc"))
+
     def test_an_nvcc_that_is_none(self):
         self.refused(want=5, says="not a program", SGL_PCIE_NVCC=str(self.folder))
         self.refused(want=5, says="does not answer as nvcc does", SGL_PCIE_NVCC="/bin/true")
@@ -655,6 +662,17 @@ class Interpreters(Case):
                 self.assertEqual(len(answer["outputs"]), 2)
                 self.assertFalse(self.package("_sgl_pcie.abi3.so").exists())  # the one from before does not stay
         Build.check_record(self)
+
+
+    def test_an_environment_beneath_a_folder_of_that_name(self):
+        """The interpreter of a folder of packages is looked for above the last lib/python of its path."""
+        site = self.folder / "lib/python-projects/venv/lib/python3.11/site-packages"
+        shutil.copytree(self.site, site)
+        python = site.parents[2] / "bin/python3"
+        python.parent.mkdir()
+        self.interpreter(free_threaded=True)
+        self.python.rename(python)
+        self.assertRegex(self.build("--check", site=site)["skipped"], "free-threaded")
 
 
 class Interrupted(Case):
