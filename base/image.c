@@ -84,6 +84,10 @@ static int copy_owner(int to, const struct stat *st, const char *name)
         return sp_err_sys(SP_ECANNOT, "cannot read the owner of '%s'", name);
     if ((now.st_uid == st->st_uid && now.st_gid == st->st_gid) || fchown(to, st->st_uid, st->st_gid) == 0)
         return SP_OK;
+    if (now.st_uid == st->st_uid) {
+        sp_err_sys(SP_ECANNOT, "cannot keep the group of '%s' (group %u)", name, st->st_gid);
+        return sp_err_hint(SP_ECANNOT, "run the command as a member of that group, or as root");
+    }
     sp_err_sys(SP_ECANNOT, "cannot keep the owner of '%s' (user %u, group %u)", name, st->st_uid, st->st_gid);
     return sp_err_hint(SP_ECANNOT, "run the command as that user, or as root");
 }

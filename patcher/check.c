@@ -162,9 +162,15 @@ static int drifted(const struct sp_plan *plan, const struct sp_plan_file *bad, s
 
 static int stray(const struct sp_plan_file *file, const struct sp_release *release, const struct sp_install *install)
 {
+    const bool source = install->layout == SP_LAYOUT_SOURCE;
+    const char *named = source && install->checkout ? install->checkout : install->root;
+    char quoted[SP_QUOTED_MAX];
+
     sp_err(SP_EDRIFT, "'%s' in '%s' carries the patch of another release than %s", file->path,
            file->set->checkout ? install->checkout : install->root, release->version);
-    return sp_err_hint(SP_EDRIFT, "sgl-pcie revert, then reinstall this sglang and apply again");
+    return sp_err_hint(SP_EDRIFT, "sgl-pcie revert %s %s, then %sapply again", sp_install_option(install),
+                       sp_shell_quote(quoted, install->python ? install->python : named),
+                       source ? "" : "reinstall this sglang and ");
 }
 
 static int check_set(const struct sp_plan *plan, size_t index, const struct sp_install *install)

@@ -4,9 +4,11 @@
 #include "patcher/git.h"
 #include "patcher/runtime.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { SOURCE_MAX = 8 << 20 };
 
@@ -67,6 +69,17 @@ static struct sp_plan_file *file_at(struct sp_plan *plan, const struct sp_patchs
     return found;
 }
 
+/* A folder, a FIFO or the like: nothing that we could put aside for the user. */
+static int hint_other(int rc, int root_fd, const char *path)
+{
+    struct stat st;
+
+    if (fstatat(root_fd, path, &st, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISREG(st.st_mode) && !S_ISLNK(st.st_mode))
+        rc = sp_err_hint(rc, "move it away and put the plain file there (an install: install SGLang again; a checkout: "
+                             "git checkout)");
+    return rc;
+}
+
 static int read_file(struct sp_plan *plan, const struct sp_patchset *set, const char *path, int root_fd)
 {
     struct sp_plan_file *file = &plan->files[plan->file_count];
@@ -79,7 +92,7 @@ static int read_file(struct sp_plan *plan, const struct sp_patchset *set, const 
         rc = sp_blob_id(&file->oid, file->bytes.data, file->bytes.len);
     else if (rc == 1)
         file->state = SP_MISSING;
-    return rc < 0 ? rc : 0;
+    return rc < 0 ? hint_other(rc, root_fd, path) : 0;
 }
 
 /* Every path that any release of the set has, once. */

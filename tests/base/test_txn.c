@@ -560,6 +560,28 @@ static void an_owner_that_cannot_be_kept_is_not_changed(void **state)
     assert_int_equal(sp_txn_commit(txn), SP_ECANNOT);
     assert_said("cannot keep the owner");
     assert_said("apply has changed nothing");
+    assert_non_null(strstr(sp_err_hint_text(), "as that user"));
+    sp_txn_free(txn);
+    assert_old(tree);
+}
+
+/* A file of ours that belongs to a group which we are not in. */
+static void a_group_that_cannot_be_kept_is_told(void **state)
+{
+    const struct tree *tree = *state;
+    struct sp_txn *txn;
+
+    if (geteuid() != 0)
+        skip();
+    put_old(tree);
+    assert_int_equal(fchownat(tree->fd, "pkg/a.py", geteuid(), 34, 0), 0);
+    txn = begin(tree);
+    plan_all(txn);
+    on_fchown = (struct fault){.at = 1, .why = EPERM, .onward = true};
+    assert_int_equal(sp_txn_commit(txn), SP_ECANNOT);
+    assert_said("cannot keep the group");
+    assert_said("(group 34)");
+    assert_non_null(strstr(sp_err_hint_text(), "member of that group"));
     sp_txn_free(txn);
     assert_old(tree);
 }
@@ -1111,6 +1133,7 @@ int main(void)
         IN_TREE(a_link_planted_while_publishing_is_not_followed),
         IN_TREE(a_read_only_folder_is_found_before_anything_is_written),
         IN_TREE(an_owner_that_cannot_be_kept_is_not_changed),
+        IN_TREE(a_group_that_cannot_be_kept_is_told),
         IN_TREE(what_root_makes_belongs_to_the_owner_of_the_tree),
         IN_TREE(what_root_interrupted_can_be_read_by_the_owner_of_the_tree),
         IN_TREE(a_root_that_may_not_give_files_away_keeps_them),

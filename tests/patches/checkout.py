@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import shlex
 import subprocess
 import tempfile
 import time
@@ -328,6 +329,37 @@ class Refused(Case):
         answer = self.tool("apply", *ONE, want=5)
         self.assertIn("symbolic link", answer["message"])
         self.assertIn("a checkout: git checkout", answer["next"])
+
+    def test_what_is_no_file_in_place_of_the_file(self):
+        self.make()
+        self.file.rename(self.folder / "elsewhere")
+        for make in (self.file.mkdir, lambda: os.mkfifo(self.file)):
+            make()
+            answer = self.tool("apply", *ONE, want=5)
+            self.assertIn("not a regular file", answer["message"])
+            self.assertIn("move it away", answer["next"])
+            self.assertIn("a checkout: git checkout", answer["next"])
+            (self.file.rmdir if self.file.is_dir() else self.file.unlink)()
+
+    def test_a_patched_file_that_a_move_left_behind(self):
+        """Nobody installed a checkout, so that there is nothing to reinstall: what is named mends it."""
+        self.make()
+        self.tool("apply", *ONE)
+        new = self.checkout / source.NEW
+        new.parent.mkdir(parents=True)
+        new.write_bytes(source.text())
+        source.git(self.checkout, "rm", "-q", "--cached", source.OLD)
+        source.git(self.checkout, "add", source.NEW)
+        source.git(self.checkout, "commit", "-q", "-m", "moved")
+        answer = self.tool("apply", *ONE, want=4)
+        self.assertIn("carries the patch of another release", answer["message"])
+        command, then = answer["next"].split(", then ")
+        self.assertEqual((command, then), ("sgl-pcie revert --source '%s'" % self.checkout, "apply again"))
+        words = shlex.split(command)
+        env = dict(os.environ, SGL_PCIE_DATA=str(self.data))
+        self.assertEqual(subprocess.run([real.CLI, *words[1:]], env=env, capture_output=True, check=False).returncode, 0)
+        self.tool("apply", *ONE)
+        self.assertEqual((self.blob(), real.blob_id(new.read_bytes())), (source.PRE, self.post))
 
     def test_a_file_that_git_does_not_know_yet(self):
         self.make()
