@@ -40,7 +40,9 @@ static const struct sp_option options[] = {
      .help = "numbers, ranges, UUIDs or bus addresses, separated by commas, or all (default: $CUDA_VISIBLE_DEVICES, "
              "else all)"},
     {.name = "timeout", .value = "SECONDS", .help = "time limit of one child process, 1 at least (default: by level)"},
-    {.name = "minutes", .value = "N", .help = "how long level 4 soaks, 0.01 at least (default: 1); with --level 4 only"},
+    {.name = "minutes",
+     .value = "N",
+     .help = "how long level 4 soaks, 0.01 at least (default: 1); with --level 4 only"},
     {.name = "from",
      .value = "PATH",
      .complete = SP_COMPLETE_FILE,

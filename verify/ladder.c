@@ -92,6 +92,14 @@ void sp_check_remedy(struct sp_check *check, const char *fmt, ...)
     va_end(args);
 }
 
+void sp_check_cut(struct sp_check *check, const struct sp_ladder *ladder, double usual)
+{
+    check->cut =
+        check->status == SP_CHECK_FAIL && check->code == SP_EHANG && ladder->seconds > 0 && ladder->seconds < usual;
+    if (check->cut)
+        sp_check_remedy(check, "again with more time: --timeout %g, or none", usual);
+}
+
 double sp_now_ms(void)
 {
     struct timespec now;

@@ -35,6 +35,7 @@ struct sp_check {
     int code;                  /* of a FAIL: SP_EFAIL, SP_EDATA or SP_EHANG */
     json_t *expected, *actual; /* text or numbers; NULL: null */
     const char *unit;          /* "GB/s", "us"; NULL: none */
+    bool cut;                  /* by a time limit that was asked for, below the level's own: nothing was found */
     double duration_ms;
     char *remedy; /* NULL: nothing to do */
 };
@@ -92,6 +93,10 @@ void sp_check_expect(struct sp_check *check, const char *fmt, ...) __attribute__
 void sp_check_actual(struct sp_check *check, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void sp_check_numbers(struct sp_check *check, double expected, double actual, const char *unit);
 void sp_check_remedy(struct sp_check *check, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* A program on GPUs was killed, or gave up, after fewer seconds than the level would give it: that is no finding about
+ * the machine, and more time is the remedy. Nothing where ladder->seconds is no less than usual. */
+void sp_check_cut(struct sp_check *check, const struct sp_ladder *ladder, double usual);
 
 /* Milliseconds of a clock that only goes forward; duration_ms is a difference. */
 double sp_now_ms(void);

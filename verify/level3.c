@@ -75,6 +75,7 @@ static int run_world(struct sp_ladder *ladder, const struct sp_subjects *gpus, c
         say_untried(check, backend, world, doubts);
     sp_check_expect(check, "every element as the reference has it");
     set_remedy(check);
+    sp_check_cut(check, ladder, SECONDS);
     check->duration_ms = sp_now_ms() - start;
     return rc;
 }
@@ -113,6 +114,7 @@ static int run_death(struct sp_ladder *ladder, const struct sp_subjects *gpus, c
     if (rc == SP_OK)
         sp_gpu_judge(check, &result, seconds);
     set_remedy(check);
+    sp_check_cut(check, ladder, SECONDS);
     check->duration_ms = sp_now_ms() - start;
     sp_proc_free(&result);
     return rc;

@@ -1,7 +1,8 @@
 /*
  * NCCL as a witness: it knows nothing of this program. Wrong sums, or none in time, without peer access: the machine is
  * in doubt, and what failed is INCONCLUSIVE. With it only: peer access is broken for everybody, and stock SGLang errs,
- * too. Where there is no NCCL, or it cannot start, nothing follows (SKIP).
+ * too. Where there is no NCCL, or it cannot start, or was given less time than usual and took longer, nothing follows
+ * (SKIP).
  */
 #ifndef SP_VERIFY_RIVAL_H
 #define SP_VERIFY_RIVAL_H

@@ -57,14 +57,23 @@ int sp_verdict_make(json_t **out, const struct sp_ladder *ladder, const char *si
     return rc;
 }
 
+/* What was cut short found nothing. */
+static bool found_wrong(const struct sp_checks *checks)
+{
+    bool found = false;
+
+    for (size_t i = 0; i < checks->count; i++)
+        found = found || (checks->item[i]->status == SP_CHECK_FAIL && !checks->item[i]->cut);
+    return found;
+}
+
 bool sp_verdict_counts(const struct sp_ladder *ladder)
 {
     const struct sp_check *alone = sp_check_find(&ladder->checks, "grant.processes");
 
     if (ladder->replay || (alone && alone->status == SP_CHECK_INCONCLUSIVE))
         return false;
-    return ladder->level >= SP_VERDICT_LEVEL || sp_checks_with(&ladder->checks, SP_CHECK_FAIL) > 0 ||
-           sp_verdict_doubts(&ladder->checks);
+    return ladder->level >= SP_VERDICT_LEVEL || found_wrong(&ladder->checks) || sp_verdict_doubts(&ladder->checks);
 }
 
 /* ---- as it stands now ---- */

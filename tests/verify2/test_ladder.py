@@ -96,6 +96,20 @@ class Sound(Ladder):
         self.assertEqual(self.outcome(), {"push": "PASS", "pull": "INCONCLUSIVE", "host": "PASS"})
         self.assertIn("a later run: transfers of pull from %s to %s" % (GPUS[0], GPUS[1]), self.results["pull", 2]["reason"])
 
+    def test_a_time_limit_of_ones_own_finds_nothing(self):
+        """Not that NCCL errs, nor that a machine is to be mended, and no proof is taken away by it."""
+        self.verify(expect=0)
+        before = self.file()
+        self.verify("--level", "2", "--timeout", "5", expect=0, FAKE_NCCL="host:hang")
+        self.assertEqual(self.checks["nccl.host"]["status"], "SKIP")
+        self.assertIn("the 5 s that --timeout gives it", self.checks["nccl.host"]["actual"])
+        self.assertEqual(self.file(), before)
+        told = self.verify("--level", "2", "--timeout", "2", expect=8, SGL_PCIE_INJECT="hang:0-1")
+        self.assertEqual(self.failed(), ["transfers.program"])
+        self.assertEqual(told["next"], "again with more time: --timeout 200, or none")
+        self.assertIsNone(told["verdict"])
+        self.assertEqual(self.file(), before)
+
     def test_level_4(self):
         self.verify("--level", "4", "--minutes", "0.01", expect=0)
         self.assertEqual(self.checks["soak.push.0-1"]["status"], "PASS")
@@ -173,13 +187,19 @@ class Faults(Ladder):
 class Control(Ladder):
     """NCCL, which knows nothing of this program, as a witness."""
 
+    def hurry(self):
+        """NCCL gets 5 s instead of all that verify would give it."""
+        program = self.site / "sgl_pcie/sgl-pcie-gpu"
+        program.write_text('#!/bin/sh\n[ "$1" != nccl ] || set -- nccl --limit 5 --json\nexec "%s" "$@"\n' % STANDIN)
+
     def arms(self):
         return [self.checks["nccl." + arm]["status"] for arm in ("default", "host")]
 
     def test_wrong_without_peers_too_is_the_machine(self):
+        self.hurry()
         for how in ("wrong", "hang"):
             with self.subTest(how):
-                self.verify("--timeout", "10", expect=9, FAKE_NCCL="host:" + how, SGL_PCIE_INJECT="nan:0-1")
+                self.verify(expect=9, FAKE_NCCL="host:" + how, SGL_PCIE_INJECT="nan:0-1")
                 self.assertEqual(self.arms(), ["PASS", "INCONCLUSIVE"])
                 self.assertEqual(self.checks["load.0-1"]["status"], "INCONCLUSIVE")
                 self.assertEqual(set(self.outcome().values()), {"INCONCLUSIVE"})
@@ -198,7 +218,8 @@ class Control(Ladder):
         self.assertEqual(self.arms(), ["FAIL", "PASS"])
         self.assertEqual(self.outcome(), {"push": "PASS", "pull": "FAIL", "host": "PASS"})
         self.assertIn("NCCL_P2P_DISABLE=1", self.checks["nccl.default"]["remedy"])
-        self.verify("--timeout", "10", expect=8, FAKE_NCCL="default:hang")
+        self.hurry()
+        self.verify(expect=8, FAKE_NCCL="default:hang")
         self.assertEqual(self.outcome(), {"push": "PASS", "pull": "PASS", "host": "PASS"})
 
     def test_none_or_one_that_cannot_start_says_nothing(self):
