@@ -123,15 +123,37 @@ static int check_failed(const json_t *item, size_t at)
     return SP_OK;
 }
 
+static int check_range(const json_t *item, const char *key, json_int_t least, json_int_t most)
+{
+    const json_int_t is = json_integer_value(json_object_get(item, key));
+
+    return is < least || is > most
+               ? sp_err(SP_EFAIL,
+                        "field '%s' is %" JSON_INTEGER_FORMAT ", not %" JSON_INTEGER_FORMAT " to %" JSON_INTEGER_FORMAT,
+                        key, is, least, most)
+               : SP_OK;
+}
+
+static int check_result(const json_t *item, size_t at)
+{
+    int rc = check_gpus(item, "results", at);
+
+    if (rc == SP_OK && check_range(item, "world", 2, SP_WORLD_MAX) < 0)
+        rc = sp_err_wrap(SP_EFAIL, "results[%zu]", at);
+    return rc;
+}
+
 static int check_verdict(const json_t *content)
 {
     const json_t *results = json_object_get(content, "results"), *list = json_object_get(content, "pairs");
     int rc = sp_shape_check(content, &verdict);
 
     if (rc == SP_OK)
+        rc = check_range(content, "level", 1, sp_ladder_top());
+    if (rc == SP_OK)
         rc = check_bound(content);
     for (size_t i = 0; rc == SP_OK && i < json_array_size(results); i++)
-        rc = check_gpus(json_array_get(results, i), "results", i);
+        rc = check_result(json_array_get(results, i), i);
     for (size_t i = 0; rc == SP_OK && i < json_array_size(list); i++) {
         rc = check_gpus(json_array_get(list, i), "pairs", i);
         if (rc == SP_OK)

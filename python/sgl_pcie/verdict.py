@@ -14,6 +14,8 @@ UPSTREAM = "upstream"
 UPSTREAM_LIBRARY = "libupstream.so"
 BACKENDS = ("push", "pull", "host", UPSTREAM)
 NEEDED_LEVEL = 3
+LEVELS = range(1, 5)
+WORLDS = range(2, 9)
 RESULTS = ("PASS", "FAIL", "INCONCLUSIVE")
 
 
@@ -96,6 +98,8 @@ def parse(content):
     level, results, pairs = content["level"], content["results"], content["pairs"]
     if type(level) is not int:
         raise TypeError("level is not a whole number")
+    if level not in LEVELS:
+        raise ValueError("there is no level %d" % level)
     if not isinstance(results, list) or not isinstance(pairs, list):
         raise TypeError("results or pairs is not a list")
     return Verdict(level, bound, [_result(r) for r in results], [_pairs(p) for p in pairs])
@@ -105,6 +109,8 @@ def _result(item):
     backend, gpus, result = _backend(item), _gpus(item), item["result"]
     if type(item["world"]) is not int or item["world"] != len(gpus):
         raise ValueError("world %r of %d GPUs" % (item["world"], len(gpus)))
+    if item["world"] not in WORLDS:
+        raise ValueError("a world of %d" % item["world"])
     if result not in RESULTS:
         raise ValueError("result %r" % (result,))
     library = item.get("library", "")

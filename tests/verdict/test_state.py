@@ -192,6 +192,13 @@ class Files(Case):
             self.assertIn("damaged: ", self.shown(self.site)["reasons"][0], spoil)
             self.assertFalse(self.shown(self.site)["present"])
             self.assertIn("damaged: ", self.loaded(self.site), spoil)
+        nine = ["GPU-%d" % i for i in range(9)]
+        for spoil in ({"level": 0}, {"level": 9}, {"results": [{"backend": "host", "world": 9, "gpus": nine, "result": "PASS"}]},
+                      {"results": [{"backend": "host", "world": 1, "gpus": nine[:1], "result": "PASS"}]}):  # fmt: skip
+            self.write(self.site, "verdict.json", {**told, **spoil})
+            self.assertIn("damaged: ", self.shown(self.site)["reasons"][0], spoil)
+            self.assertIn("damaged: ", self.loaded(self.site), spoil)
+            self.assertTrue(list(schema.validator("verdict.schema.json").iter_errors({**told, **spoil})), spoil)
 
     @unittest.skipIf(os.geteuid() != 0, "needs root")
     def test_a_users_stale_one_does_not_hide_roots(self):
@@ -265,7 +272,7 @@ class Files(Case):
 class Sound(Case):
     """Whatever is put in the place of whatever: both sides call the same files damaged."""
 
-    JUNK = (None, [], {}, "", "x", 0, -1, 1, 2, 33, 1.5, True, [[]], [None], [["x"]], {"a": None}, GPUS, [GPUS], GPUS * 2, 1 << 40, "host", "FAIL")
+    JUNK = (None, [], {}, "", "x", 0, -1, 1, 2, 4, 5, 9, 33, 1.5, True, [[]], [None], [["x"]], {"a": None}, GPUS, [GPUS], GPUS * 2, 1 << 40, "host", "FAIL")
 
     def altered(self, content):
         for path in self.paths(content):
