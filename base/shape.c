@@ -1,9 +1,13 @@
 #include "base/shape.h"
 #include "base/err.h"
 
+#include <ctype.h>
+#include <math.h>
+#include <regex.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { EXPECTED = 256 };
@@ -59,18 +63,54 @@ static unsigned kind_of(const json_t *value)
     return is[json_typeof(value)];
 }
 
-/* "a string or null", "one of info warn fail". */
+static bool is_range(const char *words)
+{
+    return words && strstr(words, "..") && (isdigit((unsigned char)words[0]) || words[0] == '-');
+}
+
+/* ", at least 0", ", 2 to 8", ", 0 to 64 by 32" */
+static void add_range(char out[EXPECTED], const char *words)
+{
+    const size_t len = strlen(out);
+    const char *most = strstr(words, "..") + 2, *by = strchr(most, '/');
+    const int least = (int)(most - 2 - words);
+
+    if (*most)
+        (void)snprintf(out + len, EXPECTED - len, ", %.*s to %.*s%s%s", least, words, (int)strcspn(most, "/"), most,
+                       by ? " by " : "", by ? by + 1 : "");
+    else
+        (void)snprintf(out + len, EXPECTED - len, ", at least %.*s", least, words);
+}
+
+/* Of a text: what it may be. */
+static void add_text(char out[EXPECTED], const char *words)
+{
+    const bool any = !words || is_range(words), some = words && strcmp(words, SP_NOT_EMPTY) == 0;
+    const size_t len = strlen(out);
+
+    (void)snprintf(out + len, EXPECTED - len, "%s%s",
+                   any               ? "a string"
+                   : some            ? "a string that is not empty"
+                   : words[0] == '^' ? "a string like "
+                                     : "one of ",
+                   any || some ? "" : words);
+}
+
+/* "a string or null", "one of info warn fail", "an integer, at least 0". */
 static const char *expected(char out[EXPECTED], const struct sp_shape *shape)
 {
-    size_t len = 0;
-
     out[0] = '\0';
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds && len < EXPECTED; i++) {
-        const bool words = kinds[i].is == SP_IS_TEXT && shape->words;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        const size_t len = strlen(out);
 
-        if (shape->is & kinds[i].is)
-            len += (size_t)snprintf(out + len, EXPECTED - len, "%s%s%s", len ? " or " : "", words ? "one of " : "",
-                                    words ? shape->words : kinds[i].name);
+        if (!(shape->is & kinds[i].is))
+            continue;
+        (void)snprintf(out + len, EXPECTED - len, "%s%s", len ? " or " : "",
+                       kinds[i].is == SP_IS_TEXT ? "" : kinds[i].name);
+        if (kinds[i].is == SP_IS_TEXT)
+            add_text(out, shape->words);
+        if (kinds[i].is & (SP_IS_INTEGER | SP_IS_NUMBER) && is_range(shape->words))
+            add_range(out, shape->words);
     }
     return out;
 }
@@ -85,17 +125,58 @@ static bool is_word(const char *text, const char *words)
     return found;
 }
 
+static bool matches(const char *text, const char *pattern)
+{
+    regex_t regex;
+    bool is;
+
+    if (regcomp(&regex, pattern, REG_EXTENDED | REG_NOSUB) != 0)
+        return false;
+    is = regexec(&regex, text, 0, NULL, 0) == 0;
+    regfree(&regex);
+    return is;
+}
+
+static bool in_range(double number, const char *words)
+{
+    const char *most = strstr(words, "..") + 2, *by = strchr(most, '/');
+
+    return number >= strtod(words, NULL) && (!*most || number <= strtod(most, NULL)) &&
+           (!by || fmod(number, strtod(by + 1, NULL)) == 0);
+}
+
+static int check_text(const char *text, const struct sp_shape *shape, const struct place *place)
+{
+    char wanted[EXPECTED];
+    const bool fits = shape->words[0] == '^' ? matches(text, shape->words) : is_word(text, shape->words);
+
+    if (fits || is_range(shape->words))
+        return SP_OK;
+    return sp_err(SP_EFAIL, "field '%s' is '%.64s', not %s", place->text, text, expected(wanted, shape));
+}
+
+static int check_range(const json_t *value, const struct sp_shape *shape, const struct place *place)
+{
+    char wanted[EXPECTED];
+
+    if (json_is_array(value) && !in_range((double)json_array_size(value), shape->words))
+        return sp_err(SP_EFAIL, "field '%s' has %zu items, not %s", place->text, json_array_size(value), shape->words);
+    if (json_is_number(value) && !in_range(json_number_value(value), shape->words))
+        return sp_err(SP_EFAIL, "field '%s' is %.17g, not %s", place->text, json_number_value(value),
+                      expected(wanted, shape));
+    return SP_OK;
+}
+
 static int check_kind(const json_t *value, const struct sp_shape *shape, const struct place *place)
 {
     const unsigned is = kind_of(value), may = shape->is & SP_IS_NUMBER ? shape->is | SP_IS_INTEGER : shape->is;
-    const char *text = json_string_value(value);
     char wanted[EXPECTED];
 
     if (!(is & may))
         return sp_err(SP_EFAIL, "field '%s' is %s, not %s", place->text, kind_name(is), expected(wanted, shape));
-    if (text && shape->words && !is_word(text, shape->words))
-        return sp_err(SP_EFAIL, "field '%s' is '%.64s', not %s", place->text, text, expected(wanted, shape));
-    return SP_OK;
+    if (shape->words && json_is_string(value))
+        return check_text(json_string_value(value), shape, place);
+    return is_range(shape->words) ? check_range(value, shape, place) : SP_OK;
 }
 
 /* ---- a tree of them ---- */

@@ -10,8 +10,8 @@
  *     static const struct sp_shape shape = {.is = SP_IS_OBJECT, .of = file};
  *     rc = sp_shape_check(object, &shape);      // "field 'tags[3]' is a number, not a string"
  *
- * Fields are checked in the order of the table, so the same file always gives the same error. Only types and fixed
- * words are said here; what they mean together is for the reader of the file.
+ * Fields are checked in the order of the table, so the same file always gives the same error. Only what can be said of
+ * one value is said here, as in a JSON Schema; what they mean together is for the reader of the file.
  */
 #ifndef SP_BASE_SHAPE_H
 #define SP_BASE_SHAPE_H
@@ -33,9 +33,15 @@ enum {
 struct sp_shape {
     const char *key;           /* the field's name; NULL ends the table, or stands for each item of a list */
     unsigned is;               /* any of these */
-    const char *words;         /* of a text: those that it may be, a blank between them; NULL: any */
+    const char *words;         /* which of them (below); NULL: any */
     const struct sp_shape *of; /* the fields of an object, or what each item of a list is; NULL: anything */
 };
+
+/* words of a text: those that it may be, a blank between them ("info warn fail"), or, with ^ in front, an extended
+ * regular expression that it is to match. Of a number: "2..8", "0.." without a greatest, "0..64/32" for multiples. Of a
+ * list: so many items. */
+#define SP_NOT_EMPTY "^."
+#define SP_NOT_LESS  "0.."
 
 #define SP_EACH(...) (&(const struct sp_shape){.is = __VA_ARGS__})
 

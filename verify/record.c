@@ -52,7 +52,7 @@ static const struct sp_field pci_fields[] = {
     F(vendor, HEX),
     F(device, HEX),
     F(class, HEX),
-    F(numa, INT),
+    F(numa, NODE),
     F(cpus, TEXT),
     F(speed, REAL),
     F(max_speed, REAL),

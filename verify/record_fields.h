@@ -6,7 +6,8 @@
 
 #include "verify/record.h"
 
-enum sp_kind { SP_KIND_TEXT, SP_KIND_INT, SP_KIND_BOOL, SP_KIND_REAL, SP_KIND_HEX, SP_KIND_ACS };
+/* INT: from 0 up. NODE: -1, too: the kernel does not know. */
+enum sp_kind { SP_KIND_TEXT, SP_KIND_INT, SP_KIND_NODE, SP_KIND_BOOL, SP_KIND_REAL, SP_KIND_HEX, SP_KIND_ACS };
 
 struct sp_field {
     const char *key; /* NULL ends a table */

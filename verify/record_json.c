@@ -4,7 +4,6 @@
 #include "verify/record.h"
 #include "verify/record_fields.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,10 +28,10 @@ static int read_text(char **out, const json_t *object, const char *key)
     return *out ? SP_OK : sp_err(SP_ECANNOT, "out of memory");
 }
 
-static int read_int(int64_t *out, const json_t *object, const char *key)
+static int read_int(int64_t *out, const json_t *object, const char *key, int least)
 {
     json_int_t value;
-    int rc = sp_json_integer(&value, object, key, -1, INT_MOST);
+    int rc = sp_json_integer(&value, object, key, least, INT_MOST);
 
     if (rc == SP_OK)
         *out = value;
@@ -69,9 +68,9 @@ static int read_hex(int64_t *out, const json_t *object, const char *key)
 
     if (rc < 0)
         return rc;
-    errno = 0;
-    *out = strncmp(text, "0x", 2) == 0 && text[2] ? (int64_t)strtoll(text + 2, &end, 16) : SP_ABSENT;
-    if (!end || *end || *out < 0 || *out > UINT32_MAX)
+    if (strncmp(text, "0x", 2) == 0 && strspn(text + 2, "0123456789abcdef") == strlen(text + 2))
+        *out = (int64_t)strtoll(text + 2, &end, 16); /* what is too large is INT64_MAX */
+    if (!end || end == text + 2 || *out > UINT32_MAX)
         return sp_err(SP_EFAIL, "field '%s' is '%s', not a number like \"0x1f\"", key, text);
     return SP_OK;
 }
@@ -98,7 +97,8 @@ static int read_field(void *at, const json_t *object, const struct sp_field *fie
         rc = read_text(at, object, field->key);
         break;
     case SP_KIND_INT:
-        rc = read_int(at, object, field->key);
+    case SP_KIND_NODE:
+        rc = read_int(at, object, field->key, field->kind == SP_KIND_NODE ? -1 : 0);
         break;
     case SP_KIND_BOOL:
         rc = read_bool(at, object, field->key);
@@ -186,11 +186,11 @@ static bool is_one_of(const char *text, const char *const *list)
     return false;
 }
 
-static int check_word(const char *what, const char *text, const char *const *list, size_t index)
+static int check_word(const char *what, const char *text, const char *const *list)
 {
     if (!text || is_one_of(text, list))
         return SP_OK;
-    return sp_err(SP_EFAIL, "pairs[%zu]: field '%s' is '%s'", index, what, text);
+    return sp_err(SP_EFAIL, "field '%s' is '%s'", what, text);
 }
 
 static int check_pair(const struct sp_recording *recording, size_t index)
@@ -204,34 +204,40 @@ static int check_pair(const struct sp_recording *recording, size_t index)
     if (pair->from < 0 || pair->from >= count || pair->to < 0 || pair->to >= count || pair->from == pair->to)
         return sp_err(SP_EFAIL, "pairs[%zu]: from %jd to %jd is no pair of %zu GPUs", index, (intmax_t)pair->from,
                       (intmax_t)pair->to, recording->gpu_count);
-    rc = check_word("label", pair->label, labels, index);
+    rc = check_word("label", pair->label, labels);
     if (rc == SP_OK)
-        rc = check_word("read", pair->read, codes, index);
+        rc = check_word("read", pair->read, codes);
     if (rc == SP_OK)
-        rc = check_word("write", pair->write, codes, index);
+        rc = check_word("write", pair->write, codes);
     if (rc == SP_OK)
-        rc = check_word("nvlink", pair->nvlink, codes, index);
+        rc = check_word("nvlink", pair->nvlink, codes);
     if (rc == SP_OK)
-        rc = check_word("atomics", pair->atomics, codes, index);
-    return rc;
+        rc = check_word("atomics", pair->atomics, codes);
+    return rc < 0 ? sp_err_wrap(rc, "pairs[%zu]", index) : rc;
 }
 
 static int check_gpu(const struct sp_recording *recording, size_t index)
 {
+    static const char *const virtualizations[] = {"none", "passthrough", "vgpu", "host", NULL};
     const char *bdf = recording->gpus[index].bdf;
+    int rc;
 
     if (!sp_is_bdf(bdf))
         return sp_err(SP_EFAIL, "gpus[%zu]: field 'bdf' is '%s', not like 0000:16:00.0", index, bdf);
     for (size_t i = 0; i < index; i++)
         if (strcmp(recording->gpus[i].bdf, bdf) == 0)
             return sp_err(SP_EFAIL, "gpus[%zu]: '%s' is there twice", index, bdf);
-    return SP_OK;
+    rc = check_word("virtualization", recording->gpus[index].virtualization, virtualizations);
+    return rc < 0 ? sp_err_wrap(rc, "gpus[%zu]", index) : rc;
 }
 
 static int check(const struct sp_recording *recording)
 {
-    int rc = SP_OK;
+    static const char *const modules[] = {"open", "proprietary", NULL};
+    int rc = check_word("module", recording->driver.module, modules);
 
+    if (rc < 0)
+        rc = sp_err_wrap(rc, "driver");
     for (size_t i = 0; i < recording->pci_count && rc == SP_OK; i++)
         rc = check_pci(recording, i);
     for (size_t i = 0; i < recording->gpu_count && rc == SP_OK; i++)
@@ -355,6 +361,7 @@ static json_t *field_json(const void *at, const struct sp_field *field)
         value = *(char *const *)at ? json_string(*(char *const *)at) : NULL;
         break;
     case SP_KIND_INT:
+    case SP_KIND_NODE:
         value = json_integer(number);
         break;
     case SP_KIND_BOOL:

@@ -24,6 +24,8 @@ VALUES = [None, True, 7, 1.5, "text", [], {}]
 MISSING = object()
 # Words that a later version may add to: they do not make a file of ours malformed.
 GROWING = {"algorithm", "backend", "type", "name", "stock", "fastest", "chosen"}
+SEEN = ("type", "enum", "const", "required", "additionalProperties", "minimum", "maximum", "minLength", "maxLength",
+        "pattern", "minItems", "maxItems", "multipleOf")  # fmt: skip
 # Of these it also counts what the fields mean together (verify/sound.c), which a schema cannot say.
 SOUND = ("verdict", "profile")
 
@@ -74,6 +76,26 @@ def fields(value, path=()):
         yield (*path, key)
         if isinstance(item, (dict, list)):
             yield from fields(item, (*path, key))
+
+
+def recorded():
+    """The fields of a recording: of each list the last item, whose parents come before it."""
+    for part, value in whole()["recording"].items():
+        if isinstance(value, (dict, list)):
+            last = (len(value) - 1,) if isinstance(value, list) else ()
+            content = value[-1] if isinstance(value, list) and value else value
+            for key in content if isinstance(content, dict) else ():
+                yield ("recording", part, *last, key)
+
+
+def bad_values(value):
+    if isinstance(value, bool) or value is None:
+        return []
+    if isinstance(value, (int, float)):
+        return [-2, -1, 0, 1, 9, 1 << 20]
+    if isinstance(value, str):
+        return ["", "no such", "0xFG", "0x-1", "0X1f", "A" * 40, "a" * 600]
+    return [[], value * 100] if isinstance(value, list) else []
 
 
 @functools.lru_cache
@@ -128,7 +150,7 @@ def is_seen(error):
         return all(any(is_seen(inner) for inner in error.context if inner.schema_path[0] == branch) for branch in branches)
     if error.validator == "enum" and isinstance(error.instance, str):
         return error.absolute_path[-1] not in GROWING
-    return error.validator in ("type", "enum", "const", "required", "additionalProperties")
+    return error.validator in SEEN
 
 
 class Bundle(unittest.TestCase):
@@ -175,16 +197,40 @@ class Bundle(unittest.TestCase):
         self.assertGreater(tried, 900)
         self.assertGreater(refused, 700)
 
+    def test_every_value_that_is_none_by_its_schema_is_refused_by_name(self):
+        """Of the right type, and too small, too large, too many, empty, or no such word."""
+        refused = 0
+        for path in [*fields(whole()), *recorded()]:
+            for value in bad_values(at(whole(), path)):
+                bundle = put(whole(), path, value)
+                if path[-1] == "schema" or not malformed(bundle):
+                    continue
+                with self.subTest(spelled(path), value=str(value)[:20]):
+                    refused += 1
+                    done = self.report(bundle, "--json")
+                    self.assertEqual(done.returncode, 1, done.stdout[-300:])
+                    message = json.loads(done.stdout)["message"]
+                    self.assertIn(str(path[-1] if isinstance(path[-1], str) else path[-2]), message)
+        self.assertGreater(refused, 150)
+
     def test_what_was_expected_is_said(self):
         for path, value, said in (
             (("findings", 0, "level"), "bad", "field 'findings[0].level' is 'bad', not one of info warn fail"),
             (("findings", 0, "level"), "info warn", "field 'findings[0].level' is 'info warn', not one of info warn fail"),
             (("findings", 0, "level"), "", "field 'findings[0].level' is '', not one of info warn fail"),
             (("findings", 0, "code"), "XX", "field 'findings[0].code' is 'XX', not one of CNS GNS TNS DR NS or null"),
-            (("status", "install", "files", 1, "oid"), 7, "field 'status.install.files[1].oid' is an integer, not a string or null"),
+            (("status", "install", "files", 1, "oid"), 7,
+             "field 'status.install.files[1].oid' is an integer, not a string like ^[0-9a-f]{40}$ or null"),
+            (("findings", 0, "id"), "P2P", "field 'findings[0].id' is 'P2P', not a string like ^[a-z0-9-]+"),
+            (("findings", 0, "text"), "", "field 'findings[0].text' is '', not a string that is not empty"),
+            (("bench", "groups", 0, "rates", "node_us"), -0.5, "bench: field 'groups[0].rates.node_us' is -0.5, not a number, at least 0"),
+            (("bench", "groups", 0, "world"), 9, "bench: field 'groups[0].world' is 9, not an integer, 2 to 8"),
+            (("recording", "gpus", 0, "memory"), -1, "recording: gpus[0]: field 'memory' is -1, not within 0 to"),
+            (("recording", "driver", "module"), "ours", "recording: driver: field 'module' is 'ours'"),
             (("verdict", "results", 0, "world"), 2.5, "verdict: field 'results[0].world' is a number, not an integer"),
             (("verdict", "results", 0, "gpus", 1), None, "verdict: field 'results[0].gpus[1]' is null, not a string"),
             (("profile", "content", "tables"), {}, "profile: field 'tables' is an object, not a list"),
+            (("bench", "groups", 0, "rows"), [None] * 65, "bench: field 'groups[0].rows' has 65 items, not 0..64"),
             (("bench", "groups", 0, "rates"), [], "bench: field 'groups[0].rates' is a list, not an object"),
             (("verdict", "results", 0, "world"), 8, "verdict: field 'results[0].world' is 8, of 2 GPUs"),
             (("status", "pending"), MISSING, "field 'status.pending' is missing, expected true or false"),

@@ -62,7 +62,7 @@ BAD = [
     (changed(["pci", 0, "speed"], 1e300), "pci[0]: field 'speed' is 1e+300, not within"),
     (changed(["pairs", 0, "to"], 4), "pairs[0]: from 0 to 4 is no pair of 4 GPUs"),
     (changed(["pairs", 0, "to"], 0), "pairs[0]: from 0 to 0 is no pair"),
-    (changed(["pairs", 0, "to"], -1), "pairs[0]: from 0 to -1 is no pair"),
+    (changed(["pairs", 0, "to"], -1), "pairs[0]: field 'to' is -1, not within 0 to"),
     (changed(["pairs", 0, "label"], "NV4"), "pairs[0]: field 'label' is 'NV4'"),
     (changed(["pairs", 0, "read"], "ok"), "pairs[0]: field 'read' is 'ok'"),
     (changed(["processes"], [{"gpu": 4, "pid": 1}]), "processes[0]: there is no GPU 4"),
