@@ -228,6 +228,7 @@ static const struct sp_finding *worst(const struct sp_findings *findings, const 
 static int run_rule(struct sp_ladder *ladder, const struct rule *rule)
 {
     static const enum sp_check_status by_level[] = {SP_CHECK_PASS, SP_CHECK_WARN, SP_CHECK_FAIL};
+    const double start = sp_now_ms();
     const struct sp_finding *finding = worst(ladder->findings, rule);
     char actual[ACTUAL] = "";
     struct sp_check *check;
@@ -242,11 +243,13 @@ static int run_rule(struct sp_ladder *ladder, const struct rule *rule)
     sp_check_actual(check, "%s", actual[0] ? actual : "not known");
     if (finding && finding->remedy)
         sp_check_remedy(check, "%s", finding->remedy);
+    check->duration_ms = sp_now_ms() - start;
     return SP_OK;
 }
 
 static int check_gpus(struct sp_ladder *ladder)
 {
+    const double start = sp_now_ms();
     struct sp_check *check;
     int rc = sp_check_new(&check, &ladder->checks, LEVEL, "grant.gpus");
 
@@ -256,6 +259,7 @@ static int check_gpus(struct sp_ladder *ladder)
     check->actual = json_integer((json_int_t)ladder->topology->gpu_count);
     check->unit = "GPUs";
     check->status = ladder->topology->gpu_count >= 2 ? SP_CHECK_PASS : SP_CHECK_FAIL;
+    check->duration_ms = sp_now_ms() - start;
     return SP_OK;
 }
 
@@ -277,6 +281,7 @@ static int put_process(struct sp_buf *list, const struct sp_rec_process *process
 static int check_processes(struct sp_ladder *ladder)
 {
     const struct sp_topology *topology = ladder->topology;
+    const double start = sp_now_ms();
     struct sp_buf list = SP_BUF_INIT;
     struct sp_check *check;
     int rc = sp_check_new(&check, &ladder->checks, LEVEL, "grant.processes");
@@ -291,6 +296,7 @@ static int check_processes(struct sp_ladder *ladder)
         sp_check_actual(check, "%s", list.len ? list.data : "nobody");
         if (list.len)
             sp_check_remedy(check, "stop them (nvidia-smi on the host lists them), or choose other GPUs with --gpus");
+        check->duration_ms = sp_now_ms() - start;
     }
     sp_buf_free(&list);
     return rc;
@@ -298,15 +304,11 @@ static int check_processes(struct sp_ladder *ladder)
 
 int sp_run_grant(struct sp_ladder *ladder)
 {
-    const double start = sp_now_ms();
-    const size_t before = ladder->checks.count;
     int rc = check_gpus(ladder);
 
     for (size_t i = 0; i < sizeof rules / sizeof *rules && rc == SP_OK; i++)
         rc = run_rule(ladder, &rules[i]);
     if (rc == SP_OK)
         rc = check_processes(ladder);
-    for (size_t i = before; i < ladder->checks.count; i++) /* together they take less than a clock can tell */
-        ladder->checks.item[i]->duration_ms = (sp_now_ms() - start) / (double)(ladder->checks.count - before);
     return rc;
 }

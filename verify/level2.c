@@ -81,6 +81,12 @@ static const char *unit_of(const json_t *line)
     return !unit ? NULL : strcmp(unit, "us") == 0 ? "us" : "GB/s";
 }
 
+/* A new reference, or NULL: --json passes on what its schema has, a text or a number, whatever the program says. */
+static json_t *plain(json_t *value)
+{
+    return json_is_string(value) || json_is_number(value) ? json_incref(value) : NULL;
+}
+
 static int add_check(struct sp_ladder *ladder, const json_t *line, const struct sp_subjects *gpus)
 {
     const char *id = json_string_value(json_object_get(line, "id"));
@@ -96,8 +102,8 @@ static int add_check(struct sp_ladder *ladder, const json_t *line, const struct 
         return rc;
     check->status = status_of(json_string_value(json_object_get(line, "status")));
     check->code = code == 7 ? SP_EDATA : code == 8 ? SP_EHANG : SP_EFAIL;
-    check->actual = json_incref(json_object_get(line, "actual"));
-    check->expected = json_incref(json_object_get(line, "expected"));
+    check->actual = plain(json_object_get(line, "actual"));
+    check->expected = plain(json_object_get(line, "expected"));
     check->unit = unit_of(line);
     set_remedy(check);
     return SP_OK;
@@ -168,6 +174,13 @@ static int add_end(struct sp_ladder *ladder, const struct sp_proc_result *result
     return SP_OK;
 }
 
+/* One program does them all, and times none by itself: each has an equal share. */
+static void share_time(struct sp_ladder *ladder, size_t from, double ms)
+{
+    for (size_t i = from; i < ladder->checks.count; i++)
+        ladder->checks.item[i]->duration_ms = ms / (double)(ladder->checks.count - from);
+}
+
 int sp_run_transfers(struct sp_ladder *ladder)
 {
     static const char *const words[] = {"transfers", NULL};
@@ -190,8 +203,7 @@ int sp_run_transfers(struct sp_ladder *ladder)
         rc = add_program(ladder, &result, seconds);
     else if (rc == SP_OK && result.status != 0 && !any_failed(&ladder->checks, before))
         rc = add_end(ladder, &result, seconds);
-    for (size_t i = before; i < ladder->checks.count; i++)
-        ladder->checks.item[i]->duration_ms = (sp_now_ms() - start) / (double)(ladder->checks.count - before);
+    share_time(ladder, before, sp_now_ms() - start);
     if (rc == SP_OK)
         rc = sp_run_rival(ladder, &gpus, &all);
     if (rc == SP_OK && sp_verdict_doubts(&ladder->checks))

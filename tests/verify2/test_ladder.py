@@ -80,6 +80,24 @@ class Sound(Ladder):
         self.assertIn("sgl-pcie enable", told["next"])
         self.assertEqual(self.shown(self.site)["summary"], "PASS of level 3: push 2; pull 2; host 2")
 
+    def test_each_check_has_its_time(self):
+        """One reading for what one program does, not a clock that goes on from check to check."""
+        self.verify("--level", "2", expect=0)
+        shared = {c["duration_ms"] for c in self.checks.values() if c["level"] == 2 and not c["id"].startswith("nccl.")}
+        self.assertEqual(len(shared), 1)
+        own = {c["duration_ms"] for c in self.checks.values() if c["level"] == 1}
+        self.assertGreater(len(own), 2)
+        self.assertLess(max(own), min(shared))
+
+    def test_what_the_program_says_is_passed_on_as_the_schema_has_it(self):
+        program = self.site / "sgl_pcie/sgl-pcie-gpu"
+        for junk in ("[1]", '{"a": 2}', "true"):
+            words = 's/"actual":[^,]*,/"actual":%s,/; s/"expected":[^,]*,/"expected":%s,/' % (junk, junk)
+            program.write_text('#!/bin/sh\n"%s" "$@" | sed \'%s\'\n' % (STANDIN, words))
+            self.verify("--level", "2", expect=0)
+            self.assertIsNone(self.checks["store.0-1"]["actual"], junk)
+            self.assertEqual(self.checks["store.0-1"]["status"], "PASS")
+
     def test_no_peer_access_leaves_host(self):
         self.verify(expect=0, FAKE_NO_P2P="0-1")
         self.assertEqual(self.checks["store.0-1"]["status"], "SKIP")
