@@ -63,6 +63,8 @@ int sp_archs_known(struct sp_archs *out, const struct sp_toolchain *tools, unsig
     int rc = sp_proc_run_ok(&result, argv, &options);
 
     *out = (struct sp_archs){.count = 0};
+    if (rc < 0)
+        (void)sp_err_hint(rc, "name another nvcc with SGL_PCIE_NVCC");
     for (const char *line = rc == 0 ? result.out.data : ""; *line;) {
         size_t len = strcspn(line, "\n");
         unsigned number;

@@ -388,8 +388,7 @@ class Probed(Case):
             (self.site / "sgl_pcie/build.json").write_text("{")
 
         def compiler_changed():
-            path = self.folder / "toolkit/bin/nvcc"
-            path.write_text(path.read_text().replace("V13.0.88", "V13.0.89"))
+            (self.folder / "toolkit/bin/version").write_text("13.0.89")
 
         for change, left in (
             (source_changed, ["libupstream.so"]),
