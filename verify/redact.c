@@ -101,6 +101,25 @@ static int add_people(struct sp_redaction *redaction)
     return rc == SP_OK && sudo ? add_person(redaction, getpwnam(sudo)) : rc;
 }
 
+/* Of an environment whose interpreter may be asked: the folder above its bin/. Without blanks it is seen in any text.
+ */
+static int add_search_path(struct sp_redaction *redaction)
+{
+    char *search = getenv("PATH") ? strdup(getenv("PATH")) : NULL, *rest = NULL;
+    int rc = SP_OK;
+
+    for (char *at = search ? strtok_r(search, ":", &rest) : NULL; at && rc == SP_OK; at = strtok_r(NULL, ":", &rest)) {
+        const size_t len = strlen(at);
+
+        if (len > 4 && strcmp(at + len - 4, "/bin") == 0)
+            at[len - 4] = '\0';
+        if (at[0] == '/' && strchr(at, ' '))
+            rc = sp_redaction_add_path(redaction, at);
+    }
+    free(search);
+    return rc;
+}
+
 int sp_redaction_init(struct sp_redaction *out)
 {
     static const char *const paths[] = {
@@ -115,7 +134,7 @@ int sp_redaction_init(struct sp_redaction *out)
         rc = add_people(out);
     for (size_t i = 0; i < sizeof paths / sizeof *paths && rc == SP_OK; i++)
         rc = sp_redaction_add_path(out, getenv(paths[i]));
-    return rc;
+    return rc == SP_OK ? add_search_path(out) : rc;
 }
 
 static void free_words(struct sp_redact_words *words)
@@ -229,14 +248,22 @@ static bool is_public(const char *text)
     return is;
 }
 
-/* Any other path from the root. */
+/* May a name begin so? Whatever the alphabet. */
+static bool begins_name(char c)
+{
+    return isalnum((unsigned char)c) || (unsigned char)c >= 0x80 || (c && strchr("._~@+$#", c));
+}
+
+/* Any other path from the root. An address of the web is none: what is behind its colon. */
 static size_t match_path(const char *text, char before)
 {
     if (begins(text, "file:/"))
         return path_len(text, before);
-    if (text[0] != '/' || before == '/' || before == '>' || is_public(text)) /* an address of the web is no path */
+    if (text[0] != '/' || before == '/' || before == '>' || is_public(text))
         return 0;
-    return isalnum((unsigned char)text[1]) || text[1] == '.' || text[1] == '_' ? path_len(text, before) : 0;
+    if (text[1] == '/' && before != ':')
+        return begins_name(text[2]) ? path_len(text, before) : 0;
+    return begins_name(text[1]) ? path_len(text, before) : 0;
 }
 
 static size_t match_uuid(const char *text)

@@ -22,6 +22,7 @@ static int setup(void **state)
 
     rc |= setenv("HOME", "/srv/homes/alice b", 1) | setenv("USER", "alice", 1) | setenv("HOSTNAME", "node7", 1);
     rc |= setenv("SGL_PCIE_STATE", "/tmp/Acme Secret Project/Zeta State", 1);
+    rc |= setenv("PATH", "/usr/bin:/opt/Zeta Tools/bin:relative one/bin", 1);
     rc |= sp_redaction_init(&redaction);
     rc |= sp_redaction_add_path(&redaction, "/tmp/Acme's site/env/");
     rc |= sp_redaction_add_path(&redaction, "near by/env");
@@ -56,6 +57,8 @@ static void a_blank_does_not_end_a_path_that_is_known(void **state)
          "no verdict that counts: <path>: x"},
         {"in /srv/homes/alice b, and /srv/homes/alice b/x by alice", "in <path>, and <path> by <name>"},
         {"TMP=/tmp/Acme Secret Project/Zeta State;/tmp/Acme's site/env", "TMP=<path>;<path>"},
+        {"--python /opt/Zeta Tools/bin/python3   sglang 1 in /opt/Zeta Tools/lib/x",
+         "--python <path>   sglang 1 in <path>"},
         {"near by/env is nothing", "<path> is nothing"},
         {"--site 'word' is a word", "--site '<path>' is a word"},
     };
@@ -83,6 +86,7 @@ static void a_path_of_one_folder_is_one(void **state)
         {"no SGLang in --site '/nope': x", "no SGLang in --site '<path>': x"},
         {"see /nope and /a/b: c", "see <path> and <path>: c"},
         {"from file:///home/bob/x.whl", "from <path>"},
+        {"in /\xc3\xa9t\xc3\xa9/x and //home/bob/y", "in <path> and <path>"},
     };
 
     CHECK(state, examples);
@@ -96,6 +100,7 @@ static void what_is_no_path_of_anybody_stays(void **state)
         {"pci0000:00/0000:00:06.0", "pci0000:00/0000:00:06.0"},
         {"/dev/shm, /proc/cpuinfo, /sys/class/iommu, /etc/os-release, '/dev'",
          "/dev/shm, /proc/cpuinfo, /sys/class/iommu, /etc/os-release, '/dev'"},
+        {"+/-5 %, a/b", "+/-5 %, a/b"},
         {"https://github.com/NVIDIA/nccl", "https://github.com/NVIDIA/nccl"},
         {"sglang/srt/distributed/parallel_state.py 4 / 5", "sglang/srt/distributed/parallel_state.py 4 / 5"},
         {"<path> of <name>", "<path> of <name>"},
