@@ -256,6 +256,8 @@ static int run(struct job *job)
         rc = plan(job);
     if (rc == 0 && !job->options->check)
         rc = sp_installed_holds(&there, job->install, &job->installed, &job->plan);
+    if (rc == 0 && !there && !job->options->check) /* a tree that cannot be written may be up to date */
+        rc = sp_deploy_access(job->install);
     if (rc < 0 || !there)
         return rc < 0 ? rc : compile(job);
     build->up_to_date = true;

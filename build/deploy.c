@@ -17,7 +17,7 @@
 
 enum { PRODUCT_MAX = 256 << 20 };
 
-/* Is the runtime of this program there, and may we write beside it? */
+/* Is the runtime of this program there? */
 static int check_runtime(const struct sp_install *install, const char *next)
 {
     enum sp_runtime_state state;
@@ -30,7 +30,12 @@ static int check_runtime(const struct sp_install *install, const char *next)
             sp_err(SP_ECANNOT, "the sgl-pcie-runtime in '%s' is not the one of this program", install->site);
         rc = sp_err_hint(SP_ECANNOT, "%s", next);
     }
-    return rc < 0 ? rc : sp_access_check(install->site_fd, install->site, FOLDER "/libpar.so");
+    return rc;
+}
+
+int sp_deploy_access(const struct sp_install *install)
+{
+    return sp_access_check(install->site_fd, install->site, FOLDER "/libpar.so");
 }
 
 int sp_deploy_check(const struct sp_install *install, const char *next)
@@ -192,6 +197,8 @@ int sp_deploy_run(const struct sp_install *install, const struct sp_files *files
 
     if (rc == 0)
         rc = sp_deploy_check(install, next); /* again, under the lock: compiling took a while */
+    if (rc == 0)
+        rc = sp_deploy_access(install);
     if (rc == 0)
         rc = list_all(&built, files, recipe);
     if (rc == 0)

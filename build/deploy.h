@@ -11,6 +11,9 @@
  * as the hint. */
 int sp_deploy_check(const struct sp_install *install, const char *next);
 
+/* May we write beside it? SP_ECANNOT with the reason. */
+int sp_deploy_access(const struct sp_install *install);
+
 /* Put the files beneath sgl_pcie/, with a RECORD that lists them. Products of the recipe that are not among them are
  * removed; its programs can be executed. */
 int sp_deploy_run(const struct sp_install *install, const struct sp_files *files, const struct sp_recipe *recipe,

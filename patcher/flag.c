@@ -104,14 +104,14 @@ int sp_flag_write(bool *changed, const struct sp_install *install, const char *v
     struct present now = {.bytes = SP_BUF_INIT};
     char text[96] = "";
     int rc = look(&now, install->site_fd);
-    bool own = now.owner == geteuid();
+    bool counts = now.owner == 0 || now.owner == geteuid(); /* for whoever asks */
 
     if (value)
         (void)snprintf(text, sizeof text, "{\"schema\": \"" FLAG_SCHEMA "\", \"value\": \"%s\"}\n", value);
-    *changed = rc == 0 && (value ? !now.is || !own || now.bytes.len != strlen(text) ||
+    *changed = rc == 0 && (value ? !now.is || !counts || now.bytes.len != strlen(text) ||
                                        memcmp(now.bytes.data, text, now.bytes.len) != 0
                                  : now.is);
-    if (rc == 0 && value && now.is && !own) /* replacing would keep the owner */
+    if (rc == 0 && value && now.is && !counts) /* replacing would keep the owner */
         rc = put(install, NULL);
     if (rc == 0 && *changed)
         rc = put(install, value ? text : NULL);

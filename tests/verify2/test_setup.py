@@ -150,6 +150,26 @@ class Setup(Fixture):
                 self.assertIn("enabled: nothing to do", self.cli("status", "--site", self.site))
 
 
+class Foreign(Fixture):
+    @unittest.skipIf(os.geteuid() != 0, "needs root")
+    def test_what_another_user_enabled_is_not_done_twice(self):
+        """Nothing can be written there, and nothing is to be."""
+        self.cli(*self.words)
+        before = tree(self.site)
+        self.environment["TMPDIR"] = "/tmp"
+        nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", real.CLI]
+        done = self.run_in([*nobody, "build", "--site", self.site, "--arch", "sm_90"])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("up to date", done.stdout)
+        done = self.run_in([*nobody, *self.words])
+        told = json.loads(done.stdout)
+        self.assertEqual((done.returncode, told["message"]), (0, "already enabled for this user, from SGLang's next start on"))
+        self.assertEqual(tree(self.site), before)
+        done = self.run_in([*nobody, "build", "--site", self.site, "--arch", "sm_120"])
+        self.assertEqual(done.returncode, 5)
+        self.assertIn("cannot write in", done.stderr)
+
+
 class Some(Fixture):
     """What was proved and measured of some of the GPUs is not done for all."""
 
