@@ -20,6 +20,7 @@ struct session {
     struct sp_ladder *ladder;
     struct sp_verdict_now verdict;
     struct sp_bench bench;
+    char *target;   /* the words that name it */
     json_t *before; /* what the profile will be bound to */
 };
 
@@ -264,6 +265,7 @@ static int open_session(struct session *session, const struct sp_args *args)
     session->ladder->findings = &session->survey->findings;
     session->ladder->site = session->subject->install->site;
     session->ladder->seconds = session->wanted->seconds;
+    session->ladder->target = session->target = sp_subject_words(session->subject);
     sp_report_set(session->report, "gpus", sp_survey_gpus_json(session->survey));
     return SP_OK;
 }
@@ -274,6 +276,7 @@ static void close_session(struct session *session)
     sp_verdict_free(&session->verdict);
     sp_bench_free(&session->bench);
     json_decref(session->before);
+    free(session->target);
     sp_survey_free(session->survey);
     sp_subject_close(session->subject);
 }

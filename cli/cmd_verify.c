@@ -1,7 +1,9 @@
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/subject.h"
+#include "patcher/runtime.h"
 #include "verify/bound.h"
+#include "verify/gpu.h"
 #include "verify/merge.h"
 #include "verify/picture.h"
 #include "verify/state.h"
@@ -397,16 +399,34 @@ static bool target_given(const struct sp_args *args)
     return sp_args_has(args, "python") || sp_args_has(args, "site") || sp_args_has(args, "source");
 }
 
+/* What is run above level 1 was built, and into a patched install. */
+static int check_built(struct sp_subject *subject)
+{
+    enum sp_runtime_state runtime;
+    int rc = sp_runtime_state(&runtime, subject->install);
+
+    if (rc < 0)
+        return rc;
+    rc = sp_gpu_check(subject->install->site);
+    return rc < 0 ? sp_err_hint(rc, "%s", sp_subject_next(subject, runtime == SP_RUNTIME_ABSENT ? "apply" : "build"))
+                  : rc;
+}
+
 /* Above level 1 the install's own library is run. */
-static int find_install(struct sp_subject *subject, struct sp_ladder *ladder, const struct sp_args *args)
+/* *target: for the caller to free. */
+static int find_install(struct sp_subject *subject, char **target, struct sp_ladder *ladder, const struct sp_args *args)
 {
     int rc = SP_OK;
 
     if (ladder->replay || (ladder->level < 2 && !target_given(args)))
         return SP_OK;
     rc = sp_subject_locate(subject, args);
-    if (rc == SP_OK)
+    if (rc == SP_OK) {
         ladder->site = subject->install->site;
+        ladder->target = *target = sp_subject_words(subject);
+    }
+    if (rc == SP_OK && ladder->level > 1)
+        rc = check_built(subject);
     return rc == SP_OK && ladder->level >= SP_VERDICT_LEVEL ? sp_state_check(ladder->site, SP_VERDICT_FILE) : rc;
 }
 
@@ -427,6 +447,7 @@ static int run(const struct sp_args *args, struct sp_report *report)
     struct sp_survey survey = {.choice = {.count = 0}};
     struct sp_subject subject = {.install = NULL};
     struct sp_ladder ladder = {.level = 0};
+    char *target = NULL;
     int rc = read_options(&ladder, args);
 
     if (rc == SP_OK)
@@ -434,9 +455,10 @@ static int run(const struct sp_args *args, struct sp_report *report)
     if (rc == SP_OK)
         rc = sp_choice_check(&survey.choice, &survey.recording);
     if (rc == SP_OK)
-        rc = find_install(&subject, &ladder, args);
+        rc = find_install(&subject, &target, &ladder, args);
     if (rc == SP_OK)
         rc = climb(report, &survey, &ladder, &subject);
+    free(target);
     sp_survey_free(&survey);
     sp_subject_close(&subject);
     return rc;

@@ -89,6 +89,11 @@ const char *sp_subject_next(struct sp_subject *subject, const char *command)
     return next(subject, command, true);
 }
 
+char *sp_subject_words(struct sp_subject *subject)
+{
+    return strdup(sp_subject_next(subject, "") + strlen("sgl-pcie "));
+}
+
 const char *sp_subject_next_source(struct sp_subject *subject, const char *command)
 {
     const char *source = sp_args_value(subject->args, "source");

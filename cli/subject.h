@@ -32,8 +32,11 @@ void sp_subject_close(struct sp_subject *subject);
 /* "sgl-pcie <command>" with the target as it was named, quoted for a shell; valid until the next call. */
 const char *sp_subject_next(struct sp_subject *subject, const char *command);
 
-/* The same with --source alone, as it was named or as the target lies in it, and without it: for commands that take a
- * checkout besides their target. */
+/* The words of the target alone, " --site /opt/site"; for the caller to free, NULL without memory. */
+char *sp_subject_words(struct sp_subject *subject);
+
+/* As sp_subject_next(), with --source alone, as it was named or as the target lies in it, and without it: for commands
+ * that take a checkout besides their target. */
 const char *sp_subject_next_source(struct sp_subject *subject, const char *command);
 const char *sp_subject_next_install(struct sp_subject *subject, const char *command);
 

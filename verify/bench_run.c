@@ -112,12 +112,16 @@ static int read_output(struct work *work, struct sp_proc_result *result, const s
     return SP_OK;
 }
 
-static void set_remedy(struct sp_check *check)
+static void set_remedy(struct sp_check *check, const struct work *work)
 {
+    const struct sp_ladder *ladder = work->plan->ladder;
+    const char *target = sp_ladder_target(ladder);
+
     if (check->status == SP_CHECK_FAIL && check->code == SP_EDATA)
-        sp_check_remedy(check, "do not enable it here, and report it: sgl-pcie report");
+        sp_check_remedy(check, "do not enable it here, and report it: sgl-pcie report%s", target);
     else if (check->status == SP_CHECK_FAIL)
-        sp_check_remedy(check, "sgl-pcie verify, and report it: sgl-pcie report");
+        sp_check_remedy(check, "sgl-pcie verify%s, and report it: sgl-pcie report%s", target, target);
+    sp_check_cut(check, ladder, work->seconds + SPARE_SECONDS);
 }
 
 /* The words of `perf`, and room for those that are made. */
@@ -185,7 +189,7 @@ static int measure_ours(struct work *work, const struct sp_bench_set *job, const
     if (rc == SP_OK)
         rc = read_output(work, &result, &job->set, "sgl-pcie-gpu perf", &end);
     say_unmeasured(check, &end);
-    set_remedy(check);
+    set_remedy(check, work);
     check->duration_ms = sp_now_ms() - start;
     sp_proc_free(&result);
     return rc;

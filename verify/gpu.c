@@ -51,15 +51,22 @@ static const char **environment(const char *devices)
 
 /* ---- running ---- */
 
-static int find_program(char path[PATH_MAX], const struct sp_ladder *ladder)
+static int find_program(char path[PATH_MAX], const char *site)
 {
-    if (!ladder->site)
+    if (!site)
         return sp_err_hint(sp_err(SP_ECANNOT, "no SGLang was named whose all-reduce is to be run"),
                            "sgl-pcie verify --help");
-    (void)snprintf(path, PATH_MAX, "%s/sgl_pcie/sgl-pcie-gpu", ladder->site);
+    (void)snprintf(path, PATH_MAX, "%s/sgl_pcie/sgl-pcie-gpu", site);
     if (access(path, X_OK) != 0)
         return sp_err_hint(sp_err_sys(SP_ECANNOT, "cannot run '%s'", path), "sgl-pcie build");
     return SP_OK;
+}
+
+int sp_gpu_check(const char *site)
+{
+    char path[PATH_MAX];
+
+    return find_program(path, site);
 }
 
 int sp_gpu_run_program(struct sp_proc_result *result, const struct sp_ladder *ladder, const struct sp_subjects *gpus,
@@ -86,7 +93,7 @@ int sp_gpu_run(struct sp_proc_result *result, const struct sp_ladder *ladder, co
     const char *argv[SP_GPU_WORDS + EXTRA] = {NULL};
     char path[PATH_MAX];
     size_t count = 0;
-    int rc = find_program(path, ladder);
+    int rc = find_program(path, ladder->site);
 
     memset(result, 0, sizeof *result);
     argv[count++] = path;

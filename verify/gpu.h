@@ -16,6 +16,9 @@ struct sp_set {
     size_t at[SP_REC_GPUS_MAX];
 };
 
+/* Is there a program to be run in this install? SP_ECANNOT. */
+int sp_gpu_check(const char *site);
+
 /* Run `sgl-pcie-gpu WORDS... --json` on these GPUs. SP_OK whatever the program said: read the result, to be freed in
  * any case. SP_ECANNOT: there is no program, or it cannot be started. words: NULL-terminated, less than SP_GPU_WORDS.
  */

@@ -97,7 +97,7 @@ void sp_check_cut(struct sp_check *check, const struct sp_ladder *ladder, double
     check->cut =
         check->status == SP_CHECK_FAIL && check->code == SP_EHANG && ladder->seconds > 0 && ladder->seconds < usual;
     if (check->cut)
-        sp_check_remedy(check, "again with more time: --timeout %g, or none", usual);
+        sp_check_remedy(check, "again with more time: --timeout %.0f, or none", usual);
 }
 
 double sp_now_ms(void)
@@ -175,6 +175,11 @@ json_t *sp_checks_json(const struct sp_checks *checks)
 }
 
 /* ---- levels ---- */
+
+const char *sp_ladder_target(const struct sp_ladder *ladder)
+{
+    return ladder->target ? ladder->target : "";
+}
 
 int sp_ladder_top(void)
 {

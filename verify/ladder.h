@@ -54,6 +54,7 @@ struct sp_ladder {
     double seconds;                     /* time limit of one child; 0: the level's own */
     double minutes;                     /* of the soak; 0: none */
     const char *site;                   /* the install whose all-reduce is run; NULL: none was found */
+    const char *target;                 /* words that name it in a next command, " --site DIR"; NULL: none */
     void (*progress)(const char *text); /* what runs now, for people; may be NULL */
     sp_proc_seen *seen;                 /* gets what children say on standard error; may be NULL */
     void *context;                      /* of seen */
@@ -69,6 +70,9 @@ struct sp_rung {
 };
 
 extern const struct sp_rung sp_rungs[];
+
+/* The words of the target, or none. */
+const char *sp_ladder_target(const struct sp_ladder *ladder);
 
 /* The highest level that there is. */
 int sp_ladder_top(void);

@@ -170,7 +170,8 @@ static int add_end(struct sp_ladder *ladder, const struct sp_proc_result *result
     sp_check_expect(check, "ends as its checks say");
     sp_gpu_judge(check, result, seconds);
     sp_check_remedy(check,
-                    "again; if it stays so, look for Xid in the kernel's log (dmesg), and report it: sgl-pcie report");
+                    "again; if it stays so, look for Xid in the kernel's log (dmesg), and report it: sgl-pcie report%s",
+                    sp_ladder_target(ladder));
     return SP_OK;
 }
 

@@ -43,10 +43,10 @@ static void say_untried(struct sp_check *check, const char *backend, size_t worl
         sp_check_actual(check, "not tried: no %zu GPUs between which all transfers of %s passed", world, backend);
 }
 
-static void set_remedy(struct sp_check *check)
+static void set_remedy(struct sp_check *check, const struct sp_ladder *ladder)
 {
     if (check->status == SP_CHECK_FAIL)
-        sp_check_remedy(check, "leave this backend off, and report it: sgl-pcie report");
+        sp_check_remedy(check, "leave this backend off, and report it: sgl-pcie report%s", sp_ladder_target(ladder));
     else if (check->status == SP_CHECK_INCONCLUSIVE)
         sp_check_remedy(
             check, "look for memory on these GPUs (nvidia-smi) and for Xid in the kernel's log (dmesg), then again");
@@ -74,7 +74,7 @@ static int run_world(struct sp_ladder *ladder, const struct sp_subjects *gpus, c
     else
         say_untried(check, backend, world, doubts);
     sp_check_expect(check, "every element as the reference has it");
-    set_remedy(check);
+    set_remedy(check, ladder);
     sp_check_cut(check, ladder, SECONDS);
     check->duration_ms = sp_now_ms() - start;
     return rc;
@@ -113,7 +113,7 @@ static int run_death(struct sp_ladder *ladder, const struct sp_subjects *gpus, c
     rc = sp_gpu_run(&result, ladder, gpus, &set, words, seconds);
     if (rc == SP_OK)
         sp_gpu_judge(check, &result, seconds);
-    set_remedy(check);
+    set_remedy(check, ladder);
     sp_check_cut(check, ladder, SECONDS);
     check->duration_ms = sp_now_ms() - start;
     sp_proc_free(&result);

@@ -54,7 +54,8 @@ static int soak(const struct job *job)
         sp_gpu_judge(check, &result, seconds);
     sp_check_expect(check, "no wrong element in %s calls", calls);
     if (check->status == SP_CHECK_FAIL)
-        sp_check_remedy(check, "leave this backend off, and report it: sgl-pcie report");
+        sp_check_remedy(check, "leave this backend off, and report it: sgl-pcie report%s",
+                        sp_ladder_target(job->ladder));
     check->duration_ms = sp_now_ms() - start;
     sp_proc_free(&result);
     return rc;
@@ -86,7 +87,7 @@ static double best_ratio(const json_t *summary)
     return best;
 }
 
-static void judge_time(struct sp_check *check, const struct sp_proc_result *result)
+static void judge_time(struct sp_check *check, const struct sp_ladder *ladder, const struct sp_proc_result *result)
 {
     json_t *summary = sp_gpu_summary(result);
     const double best = best_ratio(summary);
@@ -98,7 +99,8 @@ static void judge_time(struct sp_check *check, const struct sp_proc_result *resu
         check->status = SP_CHECK_SKIP; /* no NCCL, most likely: it is no part of this */
     }
     if (check->status == SP_CHECK_WARN)
-        sp_check_remedy(check, "slower than NCCL at every size that was tried: sgl-pcie bench looks closer");
+        sp_check_remedy(check, "slower than NCCL at every size that was tried: sgl-pcie bench%s looks closer",
+                        sp_ladder_target(ladder));
     json_decref(summary);
 }
 
@@ -119,7 +121,7 @@ static int compare(const struct job *job)
     rc = sp_gpu_run(&result, job->ladder, job->gpus, job->set, words, PERF_SECONDS);
     if (rc == SP_OK) {
         sp_gpu_judge(check, &result, PERF_SECONDS);
-        judge_time(check, &result);
+        judge_time(check, job->ladder, &result);
     }
     check->duration_ms = sp_now_ms() - start;
     sp_proc_free(&result);

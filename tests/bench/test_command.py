@@ -173,10 +173,14 @@ class Unwritten(Bench):
         told = self.bench("--quick", "--timeout", "13", expect=8, FAKE_BENCH="hang")
         self.assertLess(time.monotonic() - start, 30)
         self.assertIn("killed", told["message"])
+        self.assertRegex(told["next"], "^again with more time: --timeout [0-9]+, or none$")
         self.assertEqual(len(told["bench"]["groups"][0]["rows"]), 6)  # what came before it
 
     def test_one_that_dies(self):
-        self.assertIn("ended by signal 9", self.bench(expect=1, FAKE_BENCH="die")["message"])
+        told = self.bench(expect=1, FAKE_BENCH="die")
+        self.assertIn("ended by signal 9", told["message"])
+        target = "--site %s" % self.site
+        self.assertEqual(told["next"], "sgl-pcie verify %s, and report it: sgl-pcie report %s" % (target, target))
 
     def test_one_that_cannot_be_understood(self):
         told = self.bench(expect=5, FAKE_BENCH="garbage")

@@ -10,7 +10,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "verdict"))
 
-from common import GPUS, Case, schema  # noqa: E402
+from common import GPUS, Case, real, schema  # noqa: E402
 
 STANDIN = os.environ["STANDIN"]
 NCCL = os.environ["FAKE_NCCL_FOLDER"]
@@ -197,6 +197,7 @@ class Faults(Ladder):
                 program.write_text('#!/bin/sh\n"%s" "$@" || exit\n[ "$1" != transfers ] || exit %d\n' % (STANDIN, code))
                 self.verify(expect=expect)
                 self.assertEqual(self.failed(), ["transfers.end"])
+                self.assertIn("sgl-pcie report --site %s" % self.site, self.checks["transfers.end"]["remedy"])
                 self.assertEqual(self.checks["transfers.end"]["status"], status)
                 self.assertEqual(set(self.outcome().values()), {"INCONCLUSIVE"})
                 self.assertIn("transfers.end: ", self.results["host", 2]["reason"])
@@ -396,7 +397,13 @@ class Unwritten(Ladder):
 class Cannot(Ladder):
     def test_what_is_missing_is_named(self):
         os.unlink(self.site / "sgl_pcie" / "sgl-pcie-gpu")
-        self.assertIn("sgl-pcie build", self.verify_error(5))
+        self.assertIn("next: sgl-pcie build --site %s\n" % self.site, self.verify_error(5))
+        stock = self.scratch / "stock"
+        real.site("0.5.23", stock)
+        for level in ("2", "3"):
+            told = self.cli("verify", "--site", stock, "--level", level, expect=5)
+            self.assertIn("next: sgl-pcie apply --site %s\n" % stock, told)
+        self.cli("verify", "--site", stock, "--level", "1")
         shutil.copy(STANDIN, self.site / "sgl_pcie" / "sgl-pcie-gpu")
         self.assertIn("at least", self.verify_error(5, FAKE_GPUS=GPUS[0]) + "at least")
         self.verify_error(5, FAKE_GPUS="")
@@ -406,7 +413,9 @@ class Cannot(Ladder):
     def test_a_library_that_changes_meanwhile_gets_no_verdict(self):
         program = self.site / "sgl_pcie" / "sgl-pcie-gpu"
         program.write_text('#!/bin/sh\nprintf x >>"%s"\nexec "%s" "$@"\n' % (program.with_name("libpar.so"), STANDIN))
-        self.assertIn("something changed while it was tested: libpar.so was", self.verify_error(5))
+        told = self.verify_error(5)
+        self.assertIn("something changed while it was tested: libpar.so was", told)
+        self.assertIn("next: sgl-pcie verify --site %s\n" % self.site, told)
         self.assertEqual(list(self.state.glob("*/verdict.json")), [])
 
     def verify_error(self, expect, *words, **environment):
