@@ -27,6 +27,7 @@ struct sp_build_options {
     const char *archs;                  /* "sm_90,sm_120", "all", or NULL for the GPUs of this machine */
     bool check;                         /* build twice and compare; write nothing */
     const char *next;                   /* how a user applies the patch, for the hint: "sgl-pcie apply …" */
+    const char *again;                  /* the same without --check, for the hint: "sgl-pcie build …" */
     const struct sp_upstream *upstream; /* build this instead; or NULL */
     sp_progress *progress;              /* or NULL */
     void *context;

@@ -244,15 +244,31 @@ static int say(struct sp_report *report, struct sp_subject *subject, const struc
     return sp_report_say(report, next, "built %zu file%s for %s", count, plural, archs);
 }
 
+/* The command itself, but to write. The list of architectures is one that was accepted when this is told. */
+static char *without_check(struct sp_subject *subject, const struct sp_args *args)
+{
+    const char *archs = sp_args_value(args, "arch");
+    char *command = NULL, *again = NULL;
+
+    if (asprintf(&command, "build%s%s%s", sp_args_has(args, "upstream") ? " --upstream" : "", archs ? " --arch " : "",
+                 archs ? archs : "") >= 0) {
+        again = strdup(sp_subject_next(subject, command));
+        free(command);
+    }
+    return again;
+}
+
 static int call(struct sp_report *report, struct sp_subject *subject, const struct sp_args *args,
                 const struct sp_upstream *upstream)
 {
     const bool progress = sp_progress_seen(report);
     char *next = strdup(upstream ? sp_subject_next_install(subject, "apply") : sp_subject_next(subject, "apply"));
+    char *again = without_check(subject, args);
     const struct sp_build_options build_options = {
         .archs = sp_args_value(args, "arch"),
         .check = sp_args_has(args, "check"),
         .next = next ? next : "sgl-pcie apply",
+        .again = again ? again : "sgl-pcie build",
         .upstream = upstream,
         .progress = progress ? sp_progress_step : NULL,
     };
@@ -270,6 +286,7 @@ static int call(struct sp_report *report, struct sp_subject *subject, const stru
     if (rc == SP_OK)
         rc = say(report, subject, build, &build_options);
     sp_build_free(build);
+    free(again);
     free(next);
     return rc;
 }

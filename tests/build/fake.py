@@ -364,7 +364,7 @@ class Check(Case):
         data[-1] ^= 1
         path.write_bytes(data)
         self.refused("--check", want=1, says=f"differs between this build and the install: .* first at byte {len(data) - 1}",
-                     hints="build")
+                     hints=f"^sgl-pcie build --arch sm_90 --site {self.site}, which puts there")
 
 
 class Toolchain(Case):
@@ -422,6 +422,8 @@ class Toolchain(Case):
         for option in ("--version", "--help"):
             self.behave("killed", option)
             self.refused(want=5, says=f"nvcc {option}' does not answer as nvcc does: it was ended by signal 9$", hints="SGL_PCIE_NVCC")
+        self.behave("killed", "--list-gpu-code")
+        self.refused(want=5, says="nvcc' was ended by signal 9", hints="SGL_PCIE_NVCC")
 
     def test_a_version_that_is_none(self):
         """An empty one, and one that no record can hold."""
@@ -529,24 +531,39 @@ class Toolchain(Case):
         self.refused(want=5, says=f"(?s)cannot build 'k.cu': no space is left in '{self.tmp}':\n  .*final link failed", hints="TMPDIR")
         self.assertEqual(list(self.tmp.iterdir()), [])
 
+    def on_a_disk_of(self, size):
+        """build with a TMPDIR of that size: its exit status and object; nothing may stay there."""
+        place = self.folder / "small"
+        place.mkdir(exist_ok=True)
+        script = f"mount -t tmpfs -o size={size} none \"$0\" 2>/dev/null || exit 77; \"$@\"; code=$?; ls \"$0\" >&2; exit $code"
+        words = [real.CLI, "build", "--arch", "sm_90", "--site", self.site, "--json"]
+        done = subprocess.run(["unshare", "-rm", "sh", "-c", script, place, *words], env=self.env | {"TMPDIR": str(place)},
+                              capture_output=True, text=True, check=False)
+        if not done.stdout:
+            self.skipTest("no namespaces here")
+        answer = json.loads(done.stdout)
+        self.assertEqual((done.stderr, answer["log"]), ("", None))
+        if done.returncode:
+            self.assertRegex(answer["next"], "TMPDIR")
+        return done.returncode, answer
+
     def test_a_disk_that_is_full(self):
         """From no space for a folder on to none for what is linked."""
-        place, script = self.folder / "small", "mount -t tmpfs -o size=%s none \"$0\" 2>/dev/null || exit 77; \"$@\"; code=$?; ls \"$0\" >&2; exit $code"
-        place.mkdir()
-        words = [real.CLI, "build", "--arch", "sm_90", "--site", self.site, "--json"]
         codes = set()
         for size in ("4k", "16k", "40k", "64k", "8m"):
-            done = subprocess.run(["unshare", "-rm", "sh", "-c", script % size, place, *words], env=self.env | {"TMPDIR": str(place)},
-                                  capture_output=True, text=True, check=False)
-            if not done.stdout:
-                self.skipTest("no namespaces here")
-            answer = json.loads(done.stdout)
-            codes.add(done.returncode)
-            self.assertEqual((done.stderr, answer["log"]), ("", None))
-            if done.returncode:
-                self.assertRegex(answer["message"], "space")
-                self.assertRegex(answer["next"], "TMPDIR")
+            code, answer = self.on_a_disk_of(size)
+            codes.add(code)
+            if code:
+                self.assertRegex(answer["message"], "[Nn]o space")
         self.assertEqual(codes, {0, 5})
+
+    def test_no_space_for_the_log(self):
+        """What the compiler refused is told all the same."""
+        self.behave("fail", "k.cu(3): error: no\n")
+        self.behave("fill")
+        code, answer = self.on_a_disk_of("1m")
+        self.assertEqual(code, 6)
+        self.assertIn("k.cu(3): error: no", answer["message"])
 
     def test_an_error_of_the_host_compiler_and_of_the_linker(self):
         (self.data / "kernels/a.c").write_text("#error no\n")
