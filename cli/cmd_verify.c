@@ -56,7 +56,7 @@ static const struct sp_exit exits[] = {
     {0, "every check passed, perhaps with warnings"},
     {1, "a check failed; with --from: that file is no recording"},
     {2, "wrong arguments, or no such GPU"},
-    {5, "fewer than two GPUs, no driver, nothing built, or no such recording"},
+    {5, "fewer than two GPUs, no driver, nothing built, no such recording, or no verdict could be written"},
     {7, "a GPU gave wrong data"},
     {8, "something hung, or did not end in time"},
     {9, "inconclusive: another process computes on these GPUs, or a GPU, or NCCL, errs without any peer"},
