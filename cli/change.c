@@ -1,6 +1,7 @@
 #include "cli/change.h"
 
 #include "cli/subject.h"
+#include "patcher/runtime.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -79,6 +80,13 @@ static const char *next_command(struct sp_subject *subject, const struct sp_chan
                                                   : sp_subject_next(subject, "status");
 }
 
+/* Only taken out of setup's hands. */
+static bool only_unmarks(const struct sp_changes *changes)
+{
+    return changes->count == 1 && strcmp(changes->item[0].path, SP_SETUP_MARK) == 0 &&
+           strcmp(changes->item[0].action, "remove") == 0;
+}
+
 static int say(struct sp_report *report, struct sp_subject *subject, const struct sp_changes *changes,
                const struct sp_change_words *words, const struct sp_apply_options *options)
 {
@@ -95,6 +103,9 @@ static int say(struct sp_report *report, struct sp_subject *subject, const struc
     append(message, &used, "removed", changes->bytecode, "bytecode file", "");
     if (changes->count == 0)
         return sp_report_say(report, NULL, "%s", words->nothing);
+    if (only_unmarks(changes))
+        return sp_report_say(report, NULL, "already applied by setup, which %s take it back any more",
+                             dry_run ? "would not" : "does not");
     return sp_report_say(report, next_command(subject, changes, words, options), "%s", message);
 }
 
@@ -128,6 +139,7 @@ int sp_change_run(const struct sp_args *args, struct sp_report *report, const st
         .dry_run = sp_args_has(args, "dry-run"),
         .diff = sp_args_has(args, "diff"),
         .while_running = sp_args_has(args, "while-running"),
+        .by_setup = getenv(SP_BY_SETUP) != NULL,
     };
     const char **names = NULL;
     struct sp_subject subject;

@@ -7,6 +7,9 @@
 #include "cli/report.h"
 #include "cli/show.h"
 
+/* In the environment of an apply that setup calls (patcher/runtime.h: SP_SETUP_MARK). */
+#define SP_BY_SETUP "SGL_PCIE_BY_SETUP"
+
 #define SP_CHANGE_FIELDS SP_SHOW_FIELDS, "changes", "dry_run"
 
 typedef int sp_change_call(struct sp_plan **plan, struct sp_changes **changes, const struct sp_install *install,

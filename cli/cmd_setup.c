@@ -1,8 +1,10 @@
 #include "base/proc.h"
 #include "build/arch.h"
+#include "cli/change.h"
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/subject.h"
+#include "patcher/runtime.h"
 #include "verify/bench_sets.h"
 #include "verify/covers.h"
 #include "verify/ladder.h"
@@ -10,6 +12,7 @@
 #include "verify/survey.h"
 #include "verify/verdict.h"
 
+#include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +27,9 @@ static const char *const description[] = {
     "Without two GPUs, which all of this is for, nothing is written.",
     "It may be interrupted at any point and run again: a write that was cut short is finished or rolled back first, "
     "and what is done already is not done twice: a verdict and a profile that still hold and are of all the GPUs that "
-    "it is to serve are kept, unless --gpus or --level ask for others.",
+    "it is to serve are kept, unless --gpus or --level ask for others. What an interrupted run patched is taken back "
+    "by "
+    "the next one that fails, unless apply was typed meanwhile.",
     "Where nothing is faster than what SGLang does by itself, that is said, and the install is stock again (1).",
     NULL,
 };
@@ -94,9 +99,8 @@ struct setup {
     const struct sp_args *args;
     struct sp_report *report;
     char self[PATH_MAX];
-    json_t *list;   /* what was done */
-    json_t *last;   /* what the last step said */
-    bool was_stock; /* and apply patched it */
+    json_t *list; /* what was done */
+    json_t *last; /* what the last step said */
     struct sp_survey survey;
     struct sp_subjects gpus; /* to be enabled */
 };
@@ -273,32 +277,27 @@ static int skip_step(struct setup *setup, const char *command)
 
 /* ---- undoing ---- */
 
-/* Were all files that apply patched as released before? Then revert is what undoes it. */
-static bool patched_stock(const json_t *changes)
+/* Patched by setup and not yet enabled, by this run or by one that was interrupted? Then revert is what undoes it. */
+static bool is_to_undo(const struct setup *setup)
 {
-    const json_t *change;
-    size_t i, patched = 0;
+    struct sp_subject subject;
+    bool is = false;
 
-    json_array_foreach((json_t *)(uintptr_t)changes, i, change)
-    {
-        const char *action = json_string_value(json_object_get(change, "action"));
-
-        if (!json_is_string(json_object_get(change, "set")))
-            continue;
-        if (!action || strcmp(action, "patch") != 0)
-            return false;
-        patched++;
-    }
-    return patched > 0;
+    if (sp_subject_locate(&subject, setup->args) == SP_OK)
+        is = faccessat(subject.install->site_fd, SP_SETUP_MARK, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+    sp_subject_close(&subject);
+    return is;
 }
 
 /* The error that stopped us stays. */
-static int undo(struct setup *setup, int rc)
+static int stop(struct setup *setup, int rc)
 {
     char *message = strdup(sp_err_message()), *hint = strdup(sp_err_hint_text());
-    int undone = run_step(setup, "revert", NULL);
+    const bool undoes = is_to_undo(setup);
+    const int undone = undoes ? run_step(setup, "revert", NULL) : SP_EFAIL;
 
-    sp_report_set(setup->report, "undone", json_boolean(undone == SP_OK));
+    if (undoes)
+        sp_report_set(setup->report, "undone", json_boolean(undone == SP_OK));
     if (message && hint)
         (void)sp_err_hint(sp_err(rc, "%s%s", message, undone == SP_OK ? "; the install is stock again" : ""), "%s",
                           hint);
@@ -311,14 +310,11 @@ static int undo(struct setup *setup, int rc)
 
 static int take_step(struct setup *setup, const struct step *step)
 {
-    const bool applies = strcmp(step->command, "apply") == 0;
-    int rc = applies ? choose_gpus(setup) : SP_OK;
+    int rc = strcmp(step->command, "apply") == 0 ? choose_gpus(setup) : SP_OK;
 
     if (rc == SP_OK)
         rc = is_done(setup, step->command) ? skip_step(setup, step->command)
                                            : run_step(setup, step->command, step->option);
-    if (rc == SP_OK && applies)
-        setup->was_stock = patched_stock(json_object_get(setup->last, "changes"));
     return rc;
 }
 
@@ -330,7 +326,7 @@ static int climb(struct setup *setup)
         rc = take_step(setup, &steps[i]);
     if (rc == SP_OK)
         return sp_report_say(setup->report, NULL, "%s", said(setup, "message"));
-    return setup->was_stock ? undo(setup, rc) : rc;
+    return stop(setup, rc);
 }
 
 static int find_self(char out[PATH_MAX])
@@ -348,6 +344,8 @@ static int run(const struct sp_args *args, struct sp_report *report)
 
     if (rc == SP_OK)
         rc = find_self(setup.self);
+    if (rc == SP_OK && setenv(SP_BY_SETUP, "1", 1) != 0)
+        rc = sp_err_sys(SP_ECANNOT, "cannot set " SP_BY_SETUP);
     if (rc == SP_OK)
         rc = climb(&setup);
     sp_report_set(report, "steps", setup.list);

@@ -237,7 +237,7 @@ static int run(struct job *job, int revert)
         rc = sp_plan_make(&job->plan, job->install, job->sets, job->options->sets);
     if (rc == 0)
         rc = revert ? sp_writes_revert(&job->writes, job->install, job->sets, job->plan, job->options->sets != NULL)
-                    : sp_writes_apply(&job->writes, job->install, job->sets, job->plan);
+                    : sp_writes_apply(&job->writes, job->install, job->sets, job->plan, job->options->by_setup);
     if (rc < 0 || job->options->dry_run || sp_writes_count(&job->writes) == 0)
         return rc;
     rc = check_access(job);

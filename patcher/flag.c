@@ -1,7 +1,9 @@
 #include "patcher/flag.h"
 #include "base/err.h"
 #include "base/txn.h"
+#include "patcher/runtime.h"
 
+#include <fcntl.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,35 +69,55 @@ struct present {
     struct sp_oid oid;
 };
 
-static int look(struct present *out, int site_fd)
+static int look(struct present *out, int site_fd, const char *path)
 {
     struct stat st;
-    int rc = sp_read_beneath(&out->bytes, &st, site_fd, FLAG_FILE, FLAG_FILE_MAX);
+    int rc = sp_read_beneath(&out->bytes, &st, site_fd, path, FLAG_FILE_MAX);
 
     out->is = rc == 0;
     out->owner = out->is ? st.st_uid : 0;
     return rc == 0 ? sp_blob_id(&out->oid, out->bytes.data, out->bytes.len) : rc < 0 ? rc : 0;
 }
 
-/* One transaction; text NULL: remove. */
-static int put(const struct sp_install *install, const char *text)
+static int stage_flag(struct sp_txn *txn, const char *text)
 {
     struct present now = {.bytes = SP_BUF_INIT};
-    struct sp_txn *txn = NULL;
-    int rc = sp_txn_begin(&txn, install->site, text ? "enable" : "disable");
+    int rc = look(&now, sp_txn_dirfd(txn), FLAG_FILE);
 
-    if (rc == 0)
-        rc = look(&now, sp_txn_dirfd(txn));
     if (rc == 0 && !text && now.is)
         rc = sp_txn_remove(txn, FLAG_FILE, &now.oid);
     else if (rc == 0 && text && now.is)
         rc = sp_txn_replace(txn, FLAG_FILE, &now.oid, text, strlen(text));
     else if (rc == 0 && text)
         rc = sp_txn_create(txn, FLAG_FILE, 0644, text, strlen(text));
+    sp_buf_free(&now.bytes);
+    return rc;
+}
+
+static int stage_mark(struct sp_txn *txn)
+{
+    struct present now = {.bytes = SP_BUF_INIT};
+    int rc = look(&now, sp_txn_dirfd(txn), SP_SETUP_MARK);
+
+    if (rc == 0 && now.is)
+        rc = sp_txn_remove(txn, SP_SETUP_MARK, &now.oid);
+    sp_buf_free(&now.bytes);
+    return rc;
+}
+
+/* One transaction; text NULL: remove. What is enabled is no more setup's to take back. */
+static int put(const struct sp_install *install, const char *text)
+{
+    struct sp_txn *txn = NULL;
+    int rc = sp_txn_begin(&txn, install->site, text ? "enable" : "disable");
+
+    if (rc == 0)
+        rc = stage_flag(txn, text);
+    if (rc == 0 && text)
+        rc = stage_mark(txn);
     if (rc == 0)
         rc = sp_txn_commit(txn);
     sp_txn_free(txn);
-    sp_buf_free(&now.bytes);
     return rc;
 }
 
@@ -103,7 +125,7 @@ int sp_flag_write(bool *changed, const struct sp_install *install, const char *v
 {
     struct present now = {.bytes = SP_BUF_INIT};
     char text[96] = "";
-    int rc = look(&now, install->site_fd);
+    int rc = look(&now, install->site_fd, FLAG_FILE);
     bool counts = now.owner == 0 || now.owner == geteuid(); /* for whoever asks */
 
     if (value)
@@ -113,7 +135,7 @@ int sp_flag_write(bool *changed, const struct sp_install *install, const char *v
                                  : now.is);
     if (rc == 0 && value && now.is && !counts) /* replacing would keep the owner */
         rc = put(install, NULL);
-    if (rc == 0 && *changed)
+    if (rc == 0 && (*changed || (value && faccessat(install->site_fd, SP_SETUP_MARK, F_OK, AT_SYMLINK_NOFOLLOW) == 0)))
         rc = put(install, value ? text : NULL);
     sp_buf_free(&now.bytes);
     return rc;

@@ -229,14 +229,14 @@ static int record_lines(struct sp_buf *record, const struct sp_runtime *files, i
     return rc;
 }
 
-/* flag.json comes and goes with enable and disable: listed always, without a hash. */
+/* flag.json comes and goes with enable and disable, and setup's mark, too: listed always, without a hash. */
 static int record_text(struct sp_buf *record, const struct sp_runtime *sources, const struct sp_runtime *built)
 {
     int rc = record_lines(record, sources, 1);
 
     if (rc == 0)
         rc = record_lines(record, built, 0);
-    return rc < 0 ? rc : sp_buf_printf(record, "%s,,\n%s,,\n", SP_STATE_DIR "/flag.json", RECORD);
+    return rc < 0 ? rc : sp_buf_printf(record, "%s,,\n%s,,\n%s,,\n", SP_STATE_DIR "/flag.json", SP_SETUP_MARK, RECORD);
 }
 
 static int add_record(struct sp_runtime *out, const struct sp_runtime *present)
@@ -366,8 +366,8 @@ static bool is_ours(const struct sp_runtime *all, const struct sp_runtime *sourc
     const struct sp_runtime_file *source = sp_runtime_find(sources, file->path);
 
     return starts_with(file->path, DIST_PREFIX) || strcmp(file->path, SP_STATE_DIR "/install.json") == 0 ||
-           strcmp(file->path, SP_STATE_DIR "/flag.json") == 0 || is_listed(all, file->path) ||
-           (source != NULL && same_bytes(&source->bytes, &file->bytes));
+           strcmp(file->path, SP_STATE_DIR "/flag.json") == 0 || strcmp(file->path, SP_SETUP_MARK) == 0 ||
+           is_listed(all, file->path) || (source != NULL && same_bytes(&source->bytes, &file->bytes));
 }
 
 /* Move what is ours from all to out. Judged before anything moves: RECORD is among them. */

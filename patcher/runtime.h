@@ -2,7 +2,8 @@
  * The distribution sgl-pcie-runtime: everything that we add to an install.
  *
  *     <site>/sgl_pcie/                               what the hunks call, and later libpar.so and its module
- *     <site>/.sgl-pcie/                              install.json (what was patched), flag.json (what enable wrote)
+ *     <site>/.sgl-pcie/                              install.json (what was patched), flag.json (what enable wrote),
+ *                                                  setup.json (setup patched it, and is not yet done)
  *     <site>/sgl_pcie_runtime-<version>.dist-info/   METADATA, WHEEL, INSTALLER, RECORD
  *
  * RECORD lists every file, so that `pip uninstall sgl-pcie-runtime` removes it all and leaves a patched SGLang that
@@ -13,6 +14,10 @@
 
 #include "base/txn.h"
 #include "patcher/plan.h"
+
+/* Made by the apply of a setup that found stock, in the same transaction; gone with enable, with revert, and with an
+ * apply by itself. Where it is, a setup that fails takes the patch back, also of one that was interrupted. */
+#define SP_SETUP_MARK SP_STATE_DIR "/setup.json"
 
 struct sp_runtime_file {
     char *path; /* relative to the site */

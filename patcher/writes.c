@@ -181,8 +181,41 @@ static bool needs_runtime(const struct sp_plan *plan)
     return needs;
 }
 
+/* Was nothing of SGLang's Python patched? */
+static bool is_stock(const struct sp_plan *plan)
+{
+    size_t asked = 0, pristine = 0;
+
+    for (size_t i = 0; i < plan->file_count; i++) {
+        asked += sp_plan_asked(plan, &plan->files[i]);
+        pristine += sp_plan_asked(plan, &plan->files[i]) && plan->files[i].state == SP_PRISTINE;
+    }
+    return asked > 0 && asked == pristine;
+}
+
+/* What setup patched is its own to take back, until somebody applies it himself. */
+static int plan_mark(struct planning *work, bool by_setup)
+{
+    static const char text[] = "{\"schema\": \"sgl-pcie-setup/1\"}\n";
+    struct sp_runtime present = SP_RUNTIME_INIT;
+    const struct sp_runtime_file *mark;
+    struct sp_buf bytes = SP_BUF_INIT;
+    int rc = sp_runtime_present(&present, work->install);
+
+    mark = rc == 0 ? sp_runtime_find(&present, SP_SETUP_MARK) : NULL;
+    if (mark != NULL && !by_setup)
+        rc = plan_removal(work, mark);
+    else if (rc == 0 && mark == NULL && by_setup && is_stock(work->plan)) {
+        rc = sp_buf_set(&bytes, text, sizeof text - 1);
+        if (rc == 0)
+            rc = sp_write_add(&work->out->runtime, SP_SETUP_MARK, "create", NULL, NULL, &bytes);
+    }
+    sp_runtime_free(&present);
+    return rc;
+}
+
 int sp_writes_apply(struct sp_writes *out, const struct sp_install *install, const struct sp_patchsets *sets,
-                    const struct sp_plan *plan)
+                    const struct sp_plan *plan, bool by_setup)
 {
     struct planning work = {out, install, sets, plan};
     int rc = sp_plan_check(plan, install);
@@ -190,7 +223,9 @@ int sp_writes_apply(struct sp_writes *out, const struct sp_install *install, con
     for (size_t i = 0; i < plan->file_count && rc == 0; i++)
         if (plan->files[i].state != SP_APPLIED && sp_plan_asked(plan, &plan->files[i]))
             rc = plan_patch(&work, &plan->files[i]);
-    return rc < 0 || !needs_runtime(plan) ? rc : plan_runtime(&work);
+    if (rc == 0 && needs_runtime(plan))
+        rc = plan_runtime(&work);
+    return rc < 0 || !needs_runtime(plan) ? rc : plan_mark(&work, by_setup);
 }
 
 /* A file that was edited after it was patched cannot be reversed; one that never had our lines is not our business. */

@@ -31,9 +31,10 @@ struct sp_writes {
     struct sp_write_list patches, sources, runtime;
 };
 
-/* SP_ENOPATCH, SP_EDRIFT: as sp_plan_check(). To be freed in any case. */
+/* SP_ENOPATCH, SP_EDRIFT: as sp_plan_check(). by_setup: where all is stock, with its mark (runtime.h). To be freed in
+ * any case. */
 int sp_writes_apply(struct sp_writes *out, const struct sp_install *install, const struct sp_patchsets *sets,
-                    const struct sp_plan *plan);
+                    const struct sp_plan *plan, bool by_setup);
 
 /* some: the plan is of sets that were named, others may stay. SP_EDRIFT: a file was changed after it was patched. */
 int sp_writes_revert(struct sp_writes *out, const struct sp_install *install, const struct sp_patchsets *sets,

@@ -5,6 +5,7 @@ import os
 import py_compile
 import signal
 import subprocess
+import time
 import unittest
 
 from common import Case, real, tree
@@ -47,6 +48,39 @@ class Setup(Case):
         told = json.loads(self.cli("setup", "--source", checkout, "--arch", "sm_90", "--json", expect=5))
         self.assertEqual(told["undone"], True)
         self.assertEqual(real.snapshot(checkout), before)
+
+    def interrupt(self):
+        """Killed while it compiles."""
+        nvcc, seen = self.scratch / "nvcc", self.scratch / "seen"
+        nvcc.write_text("#!/bin/sh\n[ -e %s/sgl_pcie ] || exit 1\ntouch %s\nexec sleep 60\n" % (self.site, seen))
+        nvcc.chmod(0o755)
+        process = subprocess.Popen(
+            [real.CLI, "setup", "--site", self.site, "--arch", "sm_90", "--json"],
+            env={**self.environment, "SGL_PCIE_NVCC": str(nvcc)},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        while process.poll() is None and not seen.exists():
+            time.sleep(0.01)
+        process.kill()
+        process.wait()
+        self.assertTrue(seen.exists())
+
+    def test_what_an_interrupted_run_patched_is_taken_back(self):
+        self.interrupt()
+        self.assertIn("patched, not built", self.cli("status", "--site", self.site))
+        told = self.setup_(5)
+        self.assertEqual((told["undone"], tree(self.site)), (True, self.stock))
+        self.assertIn("stock again", told["message"])
+
+    def test_unless_somebody_applied_it_since(self):
+        self.interrupt()
+        self.assertIn("setup, which would not take it back", self.cli("apply", "--site", self.site, "--dry-run"))
+        self.assertIn("setup, which does not take it back", self.cli("apply", "--site", self.site))
+        self.assertIn("already applied: nothing to do", self.cli("apply", "--site", self.site))
+        before = tree(self.site)
+        self.assertIsNone(self.setup_(5)["undone"])
+        self.assertEqual(tree(self.site), before)
 
     def spoil(self, site):
         """Bytecode that Python takes without a look at the patched file."""

@@ -51,6 +51,7 @@ class Setup(Fixture):
         told = self.setup_()
         self.assertEqual([step["command"] for step in told["steps"]], STEPS)
         self.assertIn("enabled for", told["message"])
+        self.assertFalse((self.site / ".sgl-pcie/setup.json").exists())
         self.assertTrue(self.shown(self.site)["fresh"])
         self.assertIn("enabled: nothing to do", self.cli("status", "--site", self.site))
 
