@@ -1,3 +1,4 @@
+#include "base/lock.h"
 #include "base/proc.h"
 #include "build/arch.h"
 #include "cli/change.h"
@@ -29,7 +30,7 @@ static const char *const description[] = {
     "and what is done already is not done twice: a verdict and a profile that still hold and are of all the GPUs that "
     "it is to serve are kept, unless --gpus or --level ask for others. What an interrupted run patched is taken back "
     "by "
-    "the next one that fails, unless apply was typed meanwhile.",
+    "the next one that fails, unless apply was typed meanwhile. A second one at work on the same install is refused.",
     "Where nothing is faster than what SGLang does by itself, that is said, and the install is stock again (1).",
     NULL,
 };
@@ -329,6 +330,25 @@ static int climb(struct setup *setup)
     return stop(setup, rc);
 }
 
+/* Two at once would take back each other's work. Commands lock the folder above for a moment each; where there is no
+ * install, the first of them says so. */
+static int be_alone(int *lock, const struct sp_args *args)
+{
+    struct sp_subject subject;
+    char path[PATH_MAX];
+    int rc = sp_subject_locate(&subject, args);
+
+    *lock = -1;
+    if (rc == SP_OK && snprintf(path, sizeof path, "%s/sglang", subject.install->root) < (int)sizeof path)
+        rc = sp_lock_dir(lock, path, 0);
+    else {
+        sp_err_clear();
+        rc = SP_OK;
+    }
+    sp_subject_close(&subject);
+    return rc < 0 ? sp_err_wrap(rc, "is another setup at work on this install?") : rc;
+}
+
 static int find_self(char out[PATH_MAX])
 {
     const ssize_t len = readlink("/proc/self/exe", out, PATH_MAX - 1);
@@ -340,14 +360,18 @@ static int find_self(char out[PATH_MAX])
 static int run(const struct sp_args *args, struct sp_report *report)
 {
     struct setup setup = {.args = args, .report = report, .list = json_array()};
-    int rc = check_words(args);
+    int lock = -1, rc = check_words(args);
 
     if (rc == SP_OK)
         rc = find_self(setup.self);
     if (rc == SP_OK && setenv(SP_BY_SETUP, "1", 1) != 0)
         rc = sp_err_sys(SP_ECANNOT, "cannot set " SP_BY_SETUP);
     if (rc == SP_OK)
+        rc = be_alone(&lock, args);
+    if (rc == SP_OK)
         rc = climb(&setup);
+    if (lock >= 0)
+        close(lock);
     sp_report_set(report, "steps", setup.list);
     json_decref(setup.last);
     sp_survey_free(&setup.survey);

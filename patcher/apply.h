@@ -20,7 +20,7 @@ struct sp_apply_options {
     bool dry_run;
     bool diff; /* fill in sp_change.diff */
     bool while_running;
-    bool by_setup; /* of apply: see SP_SETUP_MARK */
+    bool by_setup;           /* of apply: see SP_SETUP_MARK */
     const char *const *sets; /* NULL-terminated, or NULL for all of this layout */
 };
 

@@ -49,8 +49,8 @@ class Setup(Case):
         self.assertEqual(told["undone"], True)
         self.assertEqual(real.snapshot(checkout), before)
 
-    def interrupt(self):
-        """Killed while it compiles."""
+    def compiling(self):
+        """A setup that has come to the compiler, and waits there."""
         nvcc, seen = self.scratch / "nvcc", self.scratch / "seen"
         nvcc.write_text("#!/bin/sh\n[ -e %s/sgl_pcie ] || exit 1\ntouch %s\nexec sleep 60\n" % (self.site, seen))
         nvcc.chmod(0o755)
@@ -62,9 +62,15 @@ class Setup(Case):
         )
         while process.poll() is None and not seen.exists():
             time.sleep(0.01)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        self.assertTrue(seen.exists())
+        return process
+
+    def interrupt(self):
+        process = self.compiling()
         process.kill()
         process.wait()
-        self.assertTrue(seen.exists())
 
     def test_what_an_interrupted_run_patched_is_taken_back(self):
         self.interrupt()
@@ -72,6 +78,15 @@ class Setup(Case):
         told = self.setup_(5)
         self.assertEqual((told["undone"], tree(self.site)), (True, self.stock))
         self.assertIn("stock again", told["message"])
+
+    def test_two_at_once(self):
+        process = self.compiling()
+        before = tree(self.site)
+        told = self.setup_(5)
+        self.assertEqual((told["steps"], told["undone"], tree(self.site)), ([], None, before))
+        self.assertIn("another setup", told["message"])
+        self.assertIn("process %d" % process.pid, told["message"])
+        self.assertIn("wait until process %d has ended" % process.pid, told["next"])
 
     def test_unless_somebody_applied_it_since(self):
         self.interrupt()
