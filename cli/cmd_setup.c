@@ -28,9 +28,9 @@ static const char *const description[] = {
     "Without two GPUs, which all of this is for, nothing is written.",
     "It may be interrupted at any point and run again: a write that was cut short is finished or rolled back first, "
     "and what is done already is not done twice: a verdict and a profile that still hold and are of all the GPUs that "
-    "it is to serve are kept, unless --gpus or --level ask for others. What an interrupted run patched is taken back "
-    "by "
-    "the next one that fails, unless apply was typed meanwhile. A second one at work on the same install is refused.",
+    "it is to serve are kept, unless --gpus or --level ask for others.",
+    "What an interrupted run patched is taken back by the next one that fails, unless apply was typed meanwhile. A "
+    "second one at work on the same install is refused.",
     "Where nothing is faster than what SGLang does by itself, that is said, and the install is stock again (1).",
     NULL,
 };
