@@ -4,10 +4,13 @@
  * As they are planned and recorded, commands hold nothing of this machine: "nvcc" and "cc" for the programs, and
  * relative names. A folder to run them in looks like this, and they run in kernels/:
  *
- *     kernels/…             copies of the inputs; one that is called ../out/<product> is a product that need not be
- * built cuda/include          the toolkit's headers (a link) cuda/lib64/libcudart_static.a python/include Python's
- * headers (a link) obj/<product>/…       objects; nvcc keeps its temporary files here, as their names are part of the
- * bytes out/<product>         what is built tmp                   other temporary files
+ *     kernels/…                         copies of the inputs
+ *     cuda/include                      the toolkit's headers (a link)
+ *     cuda/lib64/libcudart_static.a
+ *     python/include                    Python's headers (a link)
+ *     obj/<product>/…                   objects; nvcc's temporary files, too: their names are part of the bytes
+ *     out/<product>                     what is built; an input ../out/<product> is one that need not be
+ *     tmp                               other temporary files
  */
 #ifndef SP_BUILD_COMPILE_H
 #define SP_BUILD_COMPILE_H

@@ -3,7 +3,7 @@
  *
  * The module uses the limited API (abi3), so that the headers of any CPython from 3.10 on will do: the target's own,
  * else those of a python3 that is here. Interpreters that cannot load such a module (free-threaded, older, not CPython)
- * get none, and SGLang uses libpar.so through ctypes there.
+ * get none, and SGLang stays stock there.
  */
 #ifndef SP_BUILD_PYTHON_H
 #define SP_BUILD_PYTHON_H

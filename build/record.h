@@ -3,9 +3,11 @@
  *
  *     {"schema": "sgl-pcie-build/1", "tool": "0.1.0",
  *      "architectures": ["sm_90"],
- *      "compilers": {"nvcc": "13.0.88", "cc": "gcc (Debian 12.2.0-14) 12.2.0", "ld": "GNU ld …", "python": "3.11.2" or
- * null}, "inputs": [{"path": "comm.c", "sha256": …}, …, {"path": "libcudart_static.a", …}], "commands": [["nvcc", …],
- * …], "outputs": [{"path": "libpar.so", "sha256": …, "bytes": …}, …]}
+ *      "compilers": {"nvcc": "13.0.88", "cc": "gcc (Debian 12.2.0-14) 12.2.0", "ld": "GNU ld …",
+ *                    "python": "3.11.2" or null},
+ *      "inputs": [{"path": "comm.c", "sha256": …}, …, {"path": "libcudart_static.a", …}],
+ *      "commands": [["nvcc", …], …],
+ *      "outputs": [{"path": "libpar.so", "sha256": …, "bytes": …}, …]}
  *
  * It holds no time and no path of the machine: the same inputs and compilers give the same record anywhere. All but the
  * outputs is known before anything is compiled, so that a build that would give what is there need not be made.

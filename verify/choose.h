@@ -1,10 +1,10 @@
 /*
  * Which GPUs: a list that the user gives, or CUDA_VISIBLE_DEVICES as CUDA understands it.
  *
- * --gpus       "0,2", "0-3", "GPU-1a2b" (as many characters as make it unique), "0000:81:00.0", "all". What is not
- * there, is ambiguous or is named twice is an error. the variable numbers or UUIDs; what comes before the first entry
- * that is not there counts, the rest does not; an empty one hides all GPUs, a GPU named twice does so too. MIG
- * instances are refused.
+ *     --gpus         "0,2", "0-3", "GPU-1a2b" (as many characters as make it unique), "0000:81:00.0", "all". What is
+ *                    not there, is ambiguous or is named twice is an error.
+ *     the variable   numbers or UUIDs. What comes before the first entry that is not there counts, the rest does not;
+ *                    an empty one hides all GPUs, and so does a GPU named twice. MIG instances are refused.
  *
  * Numbers are NVML's, in the order of the bus. CUDA counts the fastest GPU first unless CUDA_DEVICE_ORDER is
  * PCI_BUS_ID; for GPUs of one kind that is the same, for others `reordered` is set and a UUID is the only sure name.

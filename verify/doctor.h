@@ -6,6 +6,46 @@
  *
  * Examinations read nothing but the patient, except for those of an install, which look at its files. So those that no
  * machine at hand can make fail are tested on made-up patients.
+ *
+ * Findings besides those of a topology (findings.h); their ids never change their meaning either:
+ *
+ * | id                       | says                                                                      |
+ * |--------------------------|---------------------------------------------------------------------------|
+ * | driver.none              | no driver answers                                                         |
+ * | driver.no-gpu            | the driver sees no GPU                                                    |
+ * | toolchain.none           | no nvcc that can be used                                                  |
+ * | toolchain.too-new        | the driver cannot run what this nvcc makes                                |
+ * | devices.denied           | this user may not open the GPUs                                           |
+ * | limits.shm               | /dev/shm is too small for NCCL and SGLang                                 |
+ * | limits.memlock           | locked memory is limited                                                  |
+ * | persistence.off          | the driver does not stay loaded                                           |
+ * | visible.mig              | CUDA_VISIBLE_DEVICES names MIG instances                                  |
+ * | visible.uuid             | it names GPUs by UUID, which SGLang cannot read                           |
+ * | visible.numbers          | it is no list of numbers, which SGLang cannot read                        |
+ * | visible.order            | CUDA numbers the GPUs otherwise than the bus does                         |
+ * | settings.flag            | the flag is a word that SGLang cannot read                                |
+ * | settings.backend         | so is SGLANG_PCIE_AR_BACKEND                                              |
+ * | settings.timeout         | so is SGLANG_PCIE_AR_TIMEOUT_S                                            |
+ * | settings.stock           | the flag is 0                                                             |
+ * | settings.unsafe          | the flag is unsafe                                                        |
+ * | settings.nccl-p2p        | NCCL does without peer access                                             |
+ * | settings.launch-blocking | every kernel is waited for                                                |
+ * | bypass.disabled          | a server runs without any custom all-reduce                               |
+ * | bypass.deterministic     | and so does one in deterministic mode                                     |
+ * | bypass.symm-mem          | NCCL's symmetric memory is asked before ours, or after it, by the release |
+ * | bypass.torch-symm-mem    | torch's symmetric memory is asked after ours                              |
+ * | bypass.mscclpp           | MSCCL++ is asked before ours                                              |
+ * | bypass.flashinfer        | FlashInfer does the all-reduce together with the norm                     |
+ * | bypass.host-staged       | an all-reduce through host memory is asked before ours                    |
+ * | bypass.pcie-ipc          | SGLang's own PCIe all-reduce is asked after ours                          |
+ * | bypass.v2                | SGLang's V2 is asked for, and closed over PCIe                            |
+ * | servers.graphs           | graphs for batches that never come take memory from the KV cache          |
+ * | access.denied            | this user may not write to the install                                    |
+ * | plugins.present          | SGLang loads a plugin                                                     |
+ * | plugins.replace          | and it touches what the patch hooks                                       |
+ * | bytecode.unchecked       | Python takes bytecode in place of a patched file                          |
+ * | leftovers.side-files     | side files of a write whose journal is gone                               |
+ * | uv-cache.contaminated    | uv's cache does not hold SGLang as released                               |
  */
 #ifndef SP_VERIFY_DOCTOR_H
 #define SP_VERIFY_DOCTOR_H

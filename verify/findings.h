@@ -32,7 +32,8 @@
  * | vm.guest              | a virtual machine: what is read of the platform is its emulation              |
  * | display.active        | a GPU drives a display                                                        |
  *
- * p2p.staging-suspect and link.slow can only be measured; level 2 reports them.
+ * What only a measurement can tell, that data arrives and how fast, is for level 2 (ladder.h). Findings of the doctor
+ * alone: doctor.h.
  */
 #ifndef SP_VERIFY_FINDINGS_H
 #define SP_VERIFY_FINDINGS_H

@@ -29,7 +29,7 @@ enum { SP_CHECK_ID = 64 };
 enum { SP_LEAST_SECONDS = 1 }; /* in less no program on GPUs starts */
 
 struct sp_check {
-    char id[SP_CHECK_ID]; /* "grant.acs", "transfer.sm-store.0-1" */
+    char id[SP_CHECK_ID]; /* "grant.acs", "store.0-1" */
     int level;
     enum sp_check_status status;
     int code;                  /* of a FAIL: SP_EFAIL, SP_EDATA or SP_EHANG */

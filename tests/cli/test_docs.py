@@ -81,6 +81,23 @@ class Architecture(unittest.TestCase):
                 self.assertTrue(fnmatch.filter(files, pattern), "there is no %s%s" % (folder, pattern))
 
 
+class Findings(unittest.TestCase):
+    """Whoever meets the id of a finding finds it in a table, and there is none there that nothing gives."""
+
+    def test_every_id_is_listed(self):
+        verify = real.ROOT / "verify"
+        listed = [
+            id_
+            for header in ("findings.h", "doctor.h")
+            for id_ in re.findall(r"^ \* \| ([a-z0-9-]+\.[a-z0-9-]+) ", (verify / header).read_text(), re.M)
+        ]
+        self.assertEqual(len(listed), len(set(listed)))
+        given = set()
+        for file in [*verify.glob("find*.c"), *verify.glob("exam*.c")]:
+            given.update(re.findall(r'"([a-z0-9-]+\.[a-z][a-z0-9-]+)"', file.read_text()))
+        self.assertEqual(given, set(listed))
+
+
 class Completion(unittest.TestCase):
     def test_shellcheck_has_nothing_to_say(self):
         if not shutil.which("shellcheck"):

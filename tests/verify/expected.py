@@ -72,7 +72,7 @@ SUBSETS = {
     ("m11-x99-2x3090-2x5060ti", "2,3"): (NO, {"p2p.refused"}, {"p2p.mixed-chips"}),
     ("m9-h12d-4x3090-bar1", "1-3"): (SUSPECT, {"bar1.small"}, {"bar1.uneven"}),
     ("m11-x570-3080-5090-3080", "1,2"): (SUSPECT, {"p2p.mixed-chips"}, {"topo.chipset", "link.uneven"}),
-    ("m12-z77-2x3090", "all"): (UNKNOWN, {"link.narrow"}, {"link.slow"}),
+    ("m12-z77-2x3090", "all"): (UNKNOWN, {"link.narrow"}, {"link.idle"}),
     ("m5-h12ssl-2x3090-idle", "0000:81:00.0,0000:c1:00.0"): (NO, {"link.idle"}, {"link.narrow", "acs.unknown"}),
 }
 
