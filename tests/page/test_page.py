@@ -415,7 +415,7 @@ class Example(Page):
         bench = json.loads((self.FOLDER / "bench.json").read_text())
         plot = (self.FOLDER / "plot.svg").read_text()
         ET.fromstring(plot)
-        for name in ("sgl-pcie", "NCCL 2.28.9", "NCCL without P2P", "SGLang's own (V1)"):
+        for name in ("sgl-pcie", "NCCL 2.28.3", "NCCL without P2P", "SGLang's own (V1)"):
             self.assertIn(name.replace("'", "&apos;") if name not in plot else name, plot)
         self.assertGreaterEqual(plot.count("#gpPt6"), 2 * len(bench["groups"][0]["rows"]))
 
