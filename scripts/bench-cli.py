@@ -5,7 +5,8 @@ of the programs.
     scripts/bench-cli.py [--program out/bin/sgl-pcie] [--version 0.5.23] [--runs 20]
 
 Each figure is the median over the runs of user plus system time as the kernel accounts it for the finished process, and the
-largest resident set. The tree is on this machine's default temporary folder.
+largest resident set, each process started by a C program that is smaller than any of them: a process has for its own what whoever
+started it had resident. The tree is in this machine's default temporary folder.
 """
 
 import argparse
@@ -22,35 +23,53 @@ sys.path.insert(0, str(ROOT / "tests"))
 import wheels  # noqa: E402
 
 
-def once(command, cwd):
-    """CPU seconds and peak KiB of one process."""
-    pid = os.fork()
-    if pid == 0:
-        os.chdir(cwd)
-        null = os.open(os.devnull, os.O_RDWR)
-        for fd in (0, 1, 2):
-            os.dup2(null, fd)
-        os.execvp(command[0], command)
-    _, status, usage = os.wait4(pid, 0)
-    if status != 0:
-        sys.exit(f"{' '.join(command)}: wait status {status}")
-    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss
+# Runs its arguments; prints wait status, CPU seconds and peak KiB.
+LAUNCHER = """
+#include <stdio.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+int main(int argc, char **argv)
+{
+    struct rusage used;
+    int status;
+    const pid_t pid = argc > 1 ? fork() : -1;
+
+    if (pid == 0 && freopen("/dev/null", "w", stdout) && freopen("/dev/null", "w", stderr))
+        execvp(argv[1], argv + 1);
+    if (pid <= 0 || wait4(pid, &status, 0, &used) != pid)
+        _exit(127);
+    printf("%d %.6f %ld\\n", status, (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+           (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6, used.ru_maxrss);
+    return 0;
+}
+"""
+
+# Does nothing but start the library.
+LIBGIT2 = "#include <git2.h>\nint main(void) { return git_libgit2_init() < 0; }\n"
 
 
-def bare_libgit2(folder):
-    """A program that does nothing but start the library."""
-    flags = subprocess.run(["pkg-config", "--cflags", "--libs", "libgit2"], check=True, capture_output=True, text=True).stdout
-    source = "#include <git2.h>\nint main(void) { return git_libgit2_init() < 0; }\n"
-    program = os.path.join(folder, "bare")
-    subprocess.run(["cc", "-xc", "-", "-o", program, *flags.split()], check=True, input=source, text=True)
+def compiled(folder, name, source, *flags):
+    program = os.path.join(folder, name)
+    subprocess.run(["cc", "-xc", "-", "-o", program, *flags], check=True, input=source, text=True)
     return program
 
 
-def measure(name, command, cwd, runs, before=lambda: None):
+def once(launcher, command, cwd):
+    """CPU seconds and peak KiB of one process."""
+    done = subprocess.run([launcher, *command], cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True)
+    status, seconds, peak = done.stdout.split()
+    if status != "0":
+        sys.exit(f"{' '.join(command)}: wait status {status}")
+    return float(seconds), int(peak)
+
+
+def measure(launcher, name, command, cwd, runs, before=lambda: None):
     figures = []
     for _ in range(runs + 1):
         before()
-        figures.append(once(command, cwd))
+        figures.append(once(launcher, command, cwd))
     cpu = sorted(figure[0] * 1e3 for figure in figures[1:])
     peak = max(figure[1] for figure in figures) / 1024
     print(f"{name:34}{statistics.median(cpu):9.1f}{cpu[0]:9.1f}{cpu[-1]:9.1f}{peak:10.1f}")
@@ -76,24 +95,28 @@ def main():
         run = lambda *words: subprocess.run([program, *words, "--site", site], check=True, capture_output=True, text=True)
         patch.write_text(run("apply", "--dry-run", "--diff").stdout.split("\n\n", 1)[1].rsplit("\n\n", 1)[0] + "\n")
 
+        flags = subprocess.run(["pkg-config", "--cflags", "--libs", "libgit2"], check=True, capture_output=True, text=True).stdout
+        bare = compiled(scratch, "bare", LIBGIT2, *flags.split())
+        launcher = compiled(scratch, "launcher", LAUNCHER)
+
         print(f"{'sglang ' + args.version:34}{'CPU ms':>9}{'min':>9}{'max':>9}{'peak MiB':>10}")
-        measure("status --site (stock)", [program, "status", "--site", str(site)], "/", args.runs)
-        measure("apply --site", [program, "apply", "--site", str(site)], "/", args.runs, lambda: run("revert"))
-        measure("status --site (patched)", [program, "status", "--site", str(site)], "/", args.runs)
-        measure("apply --site (nothing to do)", [program, "apply", "--site", str(site)], "/", args.runs)
-        measure("revert --site", [program, "revert", "--site", str(site)], "/", args.runs, lambda: run("apply"))
-        measure("status --python", [program, "status", "--python", python], "/", args.runs)
-        measure("apply --python", [program, "apply", "--python", python], "/", args.runs, lambda: run("revert"))
-        measure("python -I -c pass", [python, "-I", "-c", "pass"], "/", args.runs)
+        measure(launcher, "status --site (stock)", [program, "status", "--site", str(site)], "/", args.runs)
+        measure(launcher, "apply --site", [program, "apply", "--site", str(site)], "/", args.runs, lambda: run("revert"))
+        measure(launcher, "status --site (patched)", [program, "status", "--site", str(site)], "/", args.runs)
+        measure(launcher, "apply --site (nothing to do)", [program, "apply", "--site", str(site)], "/", args.runs)
+        measure(launcher, "revert --site", [program, "revert", "--site", str(site)], "/", args.runs, lambda: run("apply"))
+        measure(launcher, "status --python", [program, "status", "--python", python], "/", args.runs)
+        measure(launcher, "apply --python", [program, "apply", "--python", python], "/", args.runs, lambda: run("revert"))
+        measure(launcher, "python -I -c pass", [python, "-I", "-c", "pass"], "/", args.runs)
         tree = pathlib.Path(scratch, "tree")
 
         def fresh():
             shutil.rmtree(tree, ignore_errors=True)
             shutil.copytree(stock, tree)
 
-        measure("git apply, the same files", ["git", "apply", str(patch)], tree, args.runs, fresh)
-        measure("git_libgit2_init() alone", [bare_libgit2(scratch)], "/", args.runs)
-        measure("sgl-pcie --version", [program, "--version"], "/", args.runs)
+        measure(launcher, "git apply, the same files", ["git", "apply", str(patch)], tree, args.runs, fresh)
+        measure(launcher, "git_libgit2_init() alone", [bare], "/", args.runs)
+        measure(launcher, "sgl-pcie --version", [program, "--version"], "/", args.runs)
 
 
 if __name__ == "__main__":
