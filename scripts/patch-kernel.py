@@ -116,7 +116,9 @@ def insertions(data):
 
 
 def git(clone, *args):
-    done = subprocess.run(["git", "-C", str(clone), *args], check=True, capture_output=True)
+    done = subprocess.run(["git", "-C", str(clone), *args], check=False, capture_output=True)
+    if done.returncode != 0:
+        sys.exit("git says of '%s': %s" % (clone, done.stderr.decode(errors="replace").strip()))
     return done.stdout
 
 

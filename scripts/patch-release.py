@@ -224,7 +224,8 @@ def wheel_of(name):
         pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder)]
         pip += ["--only-binary=:all:", "--python-version", "3.11", "--implementation", "cp"]
         pip += ["--platform", "manylinux_2_34_x86_64", "--platform", "any", "sglang==" + name]
-        subprocess.run(pip, check=True)
+        if subprocess.run(pip, check=False).returncode != 0:
+            sys.exit("pip has no wheel of sglang %s: name a version, or the path of a wheel" % name)
     return name, next(folder.glob("sglang-%s-*.whl" % name))
 
 
@@ -271,6 +272,10 @@ class PatchSet:
         files, moved = {}, []
         with zipfile.ZipFile(wheel) as archive:
             for path in (CAR, UTILS) if refused else edits:
+                if path not in archive.namelist():
+                    near = ["\n    near is " + name for name in archive.namelist() if Path(name).name == Path(path).name]
+                    moved.append("%s (release %s)\n  there is no such file%s" % (path, version, "".join(near)))
+                    continue
                 data = archive.read(path)
                 key = path, blob_id(data)
                 names = () if refused else tuple(edit.name for edit in edits[path] if isinstance(edit, Edit))
@@ -417,6 +422,8 @@ def main(argv=None):
             patches.add(version, wheels[version])
         except Moved as problem:
             moved.append(str(problem))
+        except (OSError, zipfile.BadZipFile) as problem:
+            sys.exit("'%s' cannot be read: %s" % (wheels[version], problem))
     if moved:
         sys.exit("\n".join(moved) + "\nnothing was written")
     if again:

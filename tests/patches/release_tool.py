@@ -124,6 +124,24 @@ class ReleaseTool(unittest.TestCase):
                     self.assertIn(part, code)
                 self.assertTrue(self.unchanged())
 
+    def test_a_file_that_moved_is_said(self):
+        wheel = self.future()
+        away = self.folder / "sglang-0.9.1-py3-none-any.whl"
+        with zipfile.ZipFile(wheel) as old, zipfile.ZipFile(away, "w") as new:
+            for name in old.namelist():
+                new.writestr(name.replace("/custom_all_reduce.py", "/v1/custom_all_reduce.py"), old.read(name))
+        code, _ = self.call(away)
+        for part in ("custom_all_reduce.py (release 0.9.1)", "no such file", "/v1/custom_all_reduce.py", "nothing was written"):
+            self.assertIn(part, code)
+        self.assertTrue(self.unchanged())
+
+    def test_a_wheel_that_cannot_be_read_is_named(self):
+        wheel = self.folder / "sglang-0.9.2-py3-none-any.whl"
+        self.assertIn("0.9.2-py3-none-any.whl' cannot be read", self.call(wheel)[0])
+        wheel.write_bytes(b"cut short")
+        self.assertIn("0.9.2-py3-none-any.whl' cannot be read", self.call(wheel)[0])
+        self.assertTrue(self.unchanged())
+
     def test_a_changed_line_needs_a_revision(self):
         gate = self.tool.GATE_OF_BOTH
         changed = gate._replace(lines=gate.lines + "pass\n")
