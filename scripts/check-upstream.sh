@@ -7,14 +7,14 @@
 # (default out/bin/sgl-pcie). For every checkout: apply; stock and patched text compile without torch, with the commands of kernels/upstream/overlay.json; the
 # device code of both is the same, byte for byte; the library exports its interface and nothing else; revert gives the bytes back. Exit 1 if anything is not so.
 set -euo pipefail
-cd "$(dirname "$0")/.."
-sgl_pcie=${SGL_PCIE:-out/bin/sgl-pcie}
+root=$(cd "$(dirname "$0")/.." && pwd)
+sgl_pcie=${SGL_PCIE:-$root/out/bin/sgl-pcie}
 archs="80 90 120"
-if [ "${1:-}" = -a ]; then
+if [ "${1:-}" = -a ] && [ $# -gt 2 ]; then
     archs=$2
     shift 2
 fi
-[ $# -gt 0 ] || { sed -n '4s/^# *//p' "$0" >&2; exit 2; }
+[ $# -gt 0 ] && [ "$1" != -a ] || { sed -n '4s/^# *//p' "$0" >&2; exit 2; }
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 bad=0
@@ -28,7 +28,7 @@ text_of() { # of a checkout, in either place
 
 # compile TEXT FOLDER: libupstream.so of this text, as `build --upstream` makes it
 compile() {
-    python3 tests/upstream/recipe.py "$1" "$2" "$archs"
+    python3 "$root/tests/upstream/recipe.py" "$1" "$2" "$archs"
     objcopy -O binary --only-section=.nv_fatbin "$2/obj/libupstream.so/upstream-overlay.cu.o" "$2/fatbin"
 }
 

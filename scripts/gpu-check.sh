@@ -15,16 +15,23 @@
 # Prints a compact account; the full output of a step is in DIR/STEP.log. Exits with the worst result.
 set -u
 cd "$(dirname "$0")/.." || exit
+
+usage() {
+    sed -n '5,13s/^# //p' scripts/gpu-check.sh >&2
+    exit 2
+}
+
 dir=out/gpu-check limit=300 worst=0 ranks=0
 while getopts d:t:r: option; do
     case $option in
     d) dir=$OPTARG ;;
     t) limit=$OPTARG ;;
     r) ranks=$OPTARG ;;
-    *) exit 2 ;;
+    *) usage ;;
     esac
 done
 shift $((OPTIND - 1))
+[ $# -gt 0 ] || usage
 mkdir -p "$dir"
 program=$dir/sgl-pcie-gpu
 present=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')

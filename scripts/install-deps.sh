@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Install the Debian packages that sgl-pcie needs: to build and run; with --test also what its tests need, and, where there is
 # no nvcc, a CUDA toolkit from PyPI (120 MB, 320 MB unpacked) in ${XDG_CACHE_HOME:-~/.cache}/sgl-pcie/cuda.
+#
+#   scripts/install-deps.sh [--test]
 set -euo pipefail
 
 run="build-essential cmake pkg-config libgit2-dev libjansson-dev libssl-dev libelf-dev python3 python3-dev python3-venv git unzip"
@@ -39,11 +41,15 @@ cuda_toolkit() {
     ln -sfn "cuda-$version/nvidia/cu13" "$cache/cuda"
 }
 
-if [ "${1:-}" = --test ]; then
-    # shellcheck disable=SC2086
+# shellcheck disable=SC2086 # lists of words
+case $* in
+'') debian_packages $run ;;
+--test)
     debian_packages $run $test
     cuda_toolkit
-else
-    # shellcheck disable=SC2086
-    debian_packages $run
-fi
+    ;;
+*)
+    sed -n '5s/^# *//p' "$0" >&2
+    exit 2
+    ;;
+esac

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Whether two runs of `sgl-pcie bench` on one machine chose the same, but for what lies inside the noise.
 
-    same-choices.py STATE STATE      folders with profile.json and bench.json
+    scripts/same-choices.py STATE STATE      folders with profile.json and bench.json
 
 Prints a line for each size at which the choices differ. Exit code 1: a difference is larger than the noise of both runs
 (docs/bench.md: the spreads of the two figures together, and at least 3 % of the slower).
@@ -37,7 +37,10 @@ def equal(bench, size, names):
 
 
 def main():
-    (first, first_bench), (second, second_bench) = map(load, sys.argv[1:3])
+    if len(sys.argv) != 3:
+        print(__doc__.splitlines()[2].strip(), file=sys.stderr)
+        return 2
+    (first, first_bench), (second, second_bench) = map(load, sys.argv[1:])
     before, after = choices(first), choices(second)
     bad = before.keys() != after.keys()
     for key in sorted(before.keys() & after.keys()):

@@ -53,6 +53,16 @@ class Man(unittest.TestCase):
         self.assertEqual((share / "bash-completion/completions/sgl-pcie").read_text(), generate("bash"))
 
 
+# Folders, or files, that a folder may include besides its own.
+USES = {
+    "base": (),
+    "patcher": ("base/",),
+    "build": ("base/", "patcher/", "verify/nvml.h", "verify/merge.h"),
+    "verify": ("base/", "patcher/", "build/toolchain.h"),
+    "cli": ("base/", "patcher/", "build/", "verify/"),
+}
+
+
 class Architecture(unittest.TestCase):
     """docs/architecture.md knows every folder, and every file of those that it takes apart."""
 
@@ -71,14 +81,37 @@ class Architecture(unittest.TestCase):
         for where, files in rows:
             folder = where.strip("`") or folder
             names.setdefault(folder, []).extend(re.findall(r"`([^`]+)`", files))
-        self.assertEqual(set(names), {"base/", "patcher/", "build/", "verify/", "python/sgl_pcie/"})
+        self.assertEqual(set(names), {*(f"{folder}/" for folder in USES), "kernels/", "python/sgl_pcie/"})
         for folder, patterns in names.items():
-            files = {file.stem for file in (real.ROOT / folder).iterdir() if file.suffix in (".c", ".h", ".py")}
+            files = {file.stem for file in (real.ROOT / folder).iterdir() if file.suffix in (".c", ".h", ".cu", ".py")}
             for name in files:
                 matching = [pattern for pattern in patterns if fnmatch.fnmatchcase(name, pattern)]
                 self.assertEqual(len(matching), 1, "%s%s: %s" % (folder, name, matching))
             for pattern in patterns:
                 self.assertTrue(fnmatch.filter(files, pattern), "there is no %s%s" % (folder, pattern))
+
+    def test_who_uses_whom(self):
+        for folder, others in USES.items():
+            for file in (real.ROOT / folder).glob("*.[ch]"):
+                for used in re.findall(r'^#include "(\w+/.+)"$', file.read_text(), re.M):
+                    self.assertTrue(used.startswith((folder + "/", *others)), f"{file}: {used}")
+
+    def test_every_script(self):
+        for script in (real.ROOT / "scripts").iterdir():
+            if script.is_file():
+                self.assertRegex(self.TEXT, r"(?m)^\| `.*\b%s`.* \|" % re.escape(script.name))
+
+
+class Scripts(unittest.TestCase):
+    def test_without_the_words_that_it_needs_a_script_says_which(self):
+        needy = {"gpu-check.sh": (), "setup-check.sh": (), "same-choices.py": (), "check-upstream.sh": ("-a",)}
+        needy.update({"patch-release.py": (), "patch-kernel.py": (), "install-deps.sh": ("--tset",), "demo.sh": ("-x",)})
+        for name, words in needy.items():
+            with self.subTest(name), tempfile.TemporaryDirectory() as elsewhere:
+                command = [str(real.ROOT / "scripts" / name), *words]
+                done = subprocess.run(command, cwd=elsewhere, capture_output=True, text=True, check=False)
+                self.assertEqual((done.returncode, done.stdout), (2, ""))
+                self.assertRegex(done.stderr, rf"(scripts/|usage: ){re.escape(name)} .+")
 
 
 class Findings(unittest.TestCase):
