@@ -146,17 +146,24 @@ static int holds(bool *out, const json_t *content, const char *site)
     return rc;
 }
 
-/* The nearer one, but for a stale one that would hide what holds. */
+static const char *created(const json_t *content)
+{
+    const char *when = json_string_value(json_object_get(content, "created"));
+    return when ? when : "";
+}
+
+/* One that holds; of two that do, or two that do not, the newer. */
 static int take(size_t *at, json_t *const seen[FOLDERS], const char *site)
 {
-    bool near = true, far = false;
+    bool near = true, far = true;
     int rc = SP_OK;
 
-    if (seen[0] && seen[1])
+    *at = seen[0] ? 0 : 1;
+    if (seen[0] && seen[1]) {
         rc = holds(&near, seen[0], site);
-    if (rc == SP_OK && !near)
-        rc = holds(&far, seen[1], site);
-    *at = !seen[0] || far ? 1 : 0;
+        rc = rc == SP_OK ? holds(&far, seen[1], site) : rc;
+        *at = near != far ? far : strcmp(created(seen[1]), created(seen[0])) > 0;
+    }
     return rc;
 }
 

@@ -44,7 +44,7 @@ def read(name, schema, site=SITE, environ=os.environ, parse=lambda content: cont
     """(what parse() makes of it, path) of the state file of that schema; (None, reason) if there is none that counts.
 
     parse: raises LookupError, TypeError or ValueError for a damaged one. holds: does nothing that it is bound to differ
-    from now? Of two that count the nearer is read, but for a stale one that would hide what holds.
+    from now? Of two that count one that holds is read, of two of those the newer.
     """
     reason, found = "there is none for this machine", []
     try:
@@ -54,22 +54,23 @@ def read(name, schema, site=SITE, environ=os.environ, parse=lambda content: cont
     for folder in places:
         path = os.path.join(folder, key(site), name)
         try:
-            found.append((_parsed(path, schema, parse), path))
+            found.append((*_parsed(path, schema, parse), path))
         except FileNotFoundError:
             continue
         except (OSError, ValueError, RecursionError) as error:
             reason = "%s: %s" % (path, error)
     if len(found) > 1 and holds is not None:
-        found = [file for file in found if holds(file[0])] or found
-    return found[0] if found else (None, reason)
+        found = [file for file in found if holds(file[1])] or found
+    return max(found, key=lambda file: file[0])[1:] if found else (None, reason)
 
 
 def _parsed(path, schema, parse):
+    """(when it was written, what parse() makes of it)"""
     content = _json(_read_owned(path))
     if not isinstance(content, dict) or content.get("schema") != schema:
         raise ValueError("not of schema %s" % schema)
     try:
-        return parse(content)
+        return str(content.get("created", "")), parse(content)
     except (LookupError, TypeError, ValueError) as error:
         raise ValueError("damaged: %s" % error) from None
 
