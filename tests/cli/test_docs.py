@@ -102,6 +102,17 @@ class Architecture(unittest.TestCase):
                 self.assertRegex(self.TEXT, r"(?m)^\| `.*\b%s`.* \|" % re.escape(script.name))
 
 
+class Contributing(unittest.TestCase):
+    def test_every_option_of_the_build(self):
+        text = (real.ROOT / "CONTRIBUTING.md").read_text()
+        files = [real.ROOT / "CMakeLists.txt"]
+        for place in ("kernels", "tests"):
+            files += (real.ROOT / place).rglob("CMakeLists.txt")
+        for file in files:
+            for name in re.findall(r"^\s*(?:option\((\w+) |set\((\w+) \S+ CACHE)", file.read_text(), re.M):
+                self.assertIn("`%s`" % "".join(name), text)
+
+
 class Scripts(unittest.TestCase):
     def test_without_the_words_that_it_needs_a_script_says_which(self):
         needy = {"gpu-check.sh": (), "setup-check.sh": (), "same-choices.py": (), "check-upstream.sh": ("-a",)}
