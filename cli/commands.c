@@ -78,6 +78,8 @@ const struct sp_environment sp_environment[] = {
     {"SGL_PCIE_STATE",
      "the folder of verdict and profile, a path from the root (default: /var/lib/sgl-pcie for root, else "
      "~/.local/state/sgl-pcie)"},
+    {"SGL_PCIE_DATA", "the folder of patches, Python files and sources of the kernels (default: share/sgl-pcie beside "
+                      "the program's folder)"},
     {"SGL_PCIE_NVCC",
      "the nvcc that build uses; else the one of CUDA_HOME or CUDA_PATH, of PATH, of /usr/local/cuda, or pip's"},
     {"NVCC_CCBIN", "the host compiler that build uses, a program or the folder of gcc"},

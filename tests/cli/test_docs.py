@@ -47,6 +47,14 @@ class Man(unittest.TestCase):
         for word in ("NAME", "SYNOPSIS", "EXIT STATUS", "ENVIRONMENT", "--while-running", "sgl-pcie apply"):
             self.assertIn(word, text)
 
+    def test_it_has_every_variable_of_ours_that_is_read(self):
+        page = generate("man").replace("\\-", "-")
+        for folder in (*USES, "python/sgl_pcie"):
+            for file in (real.ROOT / folder).glob("*.*"):
+                for name in re.findall(r'"(SGL(?:ANG)?_(?:PCIE|FORCE)_[A-Z_]+)"', file.read_text()):
+                    if name != "SGL_PCIE_BY_SETUP":  # from setup to apply
+                        self.assertTrue('.B "%s"' % name in page, name)
+
     def test_the_build_made_the_same_page(self):
         share = Path(real.CLI).resolve().parent.parent / "share"
         self.assertEqual((share / "man/man1/sgl-pcie.1").read_text(), generate("man"))
