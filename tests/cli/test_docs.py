@@ -111,6 +111,11 @@ class Architecture(unittest.TestCase):
 
 
 class Contributing(unittest.TestCase):
+    def test_the_library_is_of_this_release(self):
+        version = subprocess.run([real.CLI, "--version"], capture_output=True, text=True, check=True).stdout.split()[-1]
+        names = (real.ROOT / "kernels" / "names.c").read_text()
+        self.assertEqual(re.findall(r'#define PAR_VERSION "(.+)"', names), [version])
+
     def test_every_option_of_the_build(self):
         text = (real.ROOT / "CONTRIBUTING.md").read_text()
         files = [real.ROOT / "CMakeLists.txt"]
