@@ -184,7 +184,7 @@ double sp_bench_noise(const struct sp_bench_time *a, const struct sp_bench_time 
 /* ---- troubles.c ---- */
 
 /* What is slower than the links allow, and what it looks like: a narrow link, memory far away, posted writes that
- * collapse. SP_ECANNOT without memory. */
+ * collapse; and stock that is wrong. SP_ECANNOT without memory. */
 int sp_bench_look(struct sp_bench *bench);
 
 #endif

@@ -237,7 +237,7 @@ static int run_own(struct work *work, const struct sp_bench_set *job, struct sp_
     const char *const argv[] = {work->plan->python, "-m",  "sgl_pcie.stock", "--world", "2", "--types", "bf16",
                                 "--sizes",          sizes, "--stream",       NULL};
     struct sp_proc_result result;
-    struct sp_bench_end end;
+    struct sp_bench_end end = {.unmeasured = 0};
     int rc;
 
     say_sizes(sizes, sizeof sizes, work->plan);
@@ -248,6 +248,7 @@ static int run_own(struct work *work, const struct sp_bench_set *job, struct sp_
         judge_own(check, &result);
     if (rc == SP_OK && check->status == SP_CHECK_PASS)
         rc = read_output(work, &result, &job->set, "sgl_pcie.stock", &end);
+    say_unmeasured(check, &end);
     sp_proc_free(&result);
     return rc;
 }

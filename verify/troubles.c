@@ -1,5 +1,5 @@
 /*
- * What is slower than the links allow, in words. Rates are those that were measured with nothing else at work; a
+ * What is slower than the links allow, or wrong and not ours, in words. Rates are those that were measured with nothing else at work; a
  * sentence names the figures, what they should be, and what such figures have been the sign of.
  */
 #include "base/err.h"
@@ -91,6 +91,29 @@ static int look_at_peers(struct sp_bench *bench, const struct sp_bench_group *gr
                group->world, is->peer_write, is->link, is->peer_read);
 }
 
+/* ---- stock ---- */
+
+/* It is timed only where it is right, so that NCCL would pass for stock without a word. */
+static int look_at_rival(struct sp_bench *bench, const struct sp_bench_group *group, size_t rival)
+{
+    const struct sp_bench_row *first = NULL;
+    size_t count = 0;
+    char size[32];
+
+    for (size_t i = group->row_count; i-- > 0;)
+        if (group->row[i].rival_wrong[rival] > 0) {
+            first = &group->row[i];
+            count++;
+        }
+    if (!first)
+        return SP_OK;
+    return say(bench,
+               "%zu GPUs: %s gives wrong elements at %zu of %zu sizes, %llu at %s: SGLang uses it by itself, and here gets "
+               "wrong sums; with --disable-custom-all-reduce it leaves everything to NCCL",
+               group->world, group->rival[rival].name, count, group->row_count,
+               (unsigned long long)first->rival_wrong[rival], sp_size_text(size, sizeof size, first->bytes));
+}
+
 /* ---- what remains ---- */
 
 static double best_of(const struct sp_bench_row *row, const char *transport, double *model)
@@ -137,6 +160,8 @@ int sp_bench_look(struct sp_bench *bench)
         if (!sp_bench_decides(bench, i))
             continue;
         rc = look_at_nvlink(bench, group);
+        for (size_t k = 0; k < group->rival_count && rc == SP_OK; k++)
+            rc = look_at_rival(bench, group, k);
         before = json_array_size(bench->troubles);
         if (rc == SP_OK)
             rc = look_at_link(bench, group);

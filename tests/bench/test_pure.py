@@ -262,6 +262,12 @@ class Shown(unittest.TestCase):
         told = json.loads(self.shown(bench(slow, rates=good), "--json"))["bench"]["troubles"]
         self.assertIn("host takes 50 us at 4 KiB, the links allow 4", told[0])
 
+    def test_where_stock_is_wrong_that_is_said(self):
+        v1 = {"name": "v1", "wrong": 17, **times(0.0)}
+        content = bench(row(4096, 10.0, ours("push-one-shot", 5.0), rivals=[v1]), row(8192, 12.0, ours("push-one-shot", 5.0)))
+        (told,) = json.loads(self.shown(content, "--json"))["bench"]["troubles"]
+        self.assertIn("2 GPUs: v1 gives wrong elements at 1 of 2 sizes, 17 at 4 KiB", told)
+
     def test_a_wrong_one_is_exit_7_here_too(self):
         content = bench(row(4096, 10.0, ours("host-one-shot", 0.0, wrong=3), ours("host-two-shot", 5.0)))
         self.assertIn("host-one-shot gave 3 wrong elements", self.shown(content, expect=7))
