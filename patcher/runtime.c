@@ -270,30 +270,22 @@ int sp_runtime_wanted(struct sp_runtime *out, const struct sp_install *install, 
 
 /* ---- what is there ---- */
 
-static int is_journal(const char *path)
-{
-    return starts_with(path, SP_STATE_DIR "/journal");
-}
+/* Names first: a file of somebody else's may be anything, and is not even opened. */
+static int list_folder(struct sp_runtime *out, int site_fd, const char *folder, int depth);
 
-static int collect(struct sp_runtime *out, int site_fd, const char *folder, int depth);
-
-static int collect_entry(struct sp_runtime *out, int site_fd, const char *path, int depth)
+static int list_entry(struct sp_runtime *out, int site_fd, const char *path, int depth)
 {
-    struct sp_buf bytes = SP_BUF_INIT;
+    struct sp_buf nothing = SP_BUF_INIT;
     struct stat st;
-    int rc = 0;
 
-    if (is_journal(path))
-        return 0;
     if (fstatat(site_fd, path, &st, AT_SYMLINK_NOFOLLOW) != 0)
         return sp_err_sys(SP_ECANNOT, "cannot look at '%s'", path);
-    if (S_ISDIR(st.st_mode))
-        return ends_with(path, "/__pycache__") ? 0 : collect(out, site_fd, path, depth + 1);
-    rc = sp_read_beneath(&bytes, NULL, site_fd, path, FILE_MAX);
-    return rc < 0 ? rc : add(out, path, &bytes);
+    if (!S_ISDIR(st.st_mode))
+        return add(out, path, &nothing);
+    return depth == DEPTH_MAX || ends_with(path, "/__pycache__") ? 0 : list_folder(out, site_fd, path, depth + 1);
 }
 
-static int collect(struct sp_runtime *out, int site_fd, const char *folder, int depth)
+static int list_folder(struct sp_runtime *out, int site_fd, const char *folder, int depth)
 {
     char path[PATH_MAX];
     DIR *dir;
@@ -306,8 +298,8 @@ static int collect(struct sp_runtime *out, int site_fd, const char *folder, int 
     if (rc < 0)
         return rc;
     dir = fdopendir(fd);
-    if (dir == NULL || depth > DEPTH_MAX) {
-        rc = sp_err(SP_ECANNOT, "cannot read '%s'", folder);
+    if (dir == NULL) {
+        rc = sp_err_sys(SP_ECANNOT, "cannot read '%s'", folder);
         close(fd);
         return rc;
     }
@@ -317,14 +309,14 @@ static int collect(struct sp_runtime *out, int site_fd, const char *folder, int 
         if (snprintf(path, sizeof path, "%s/%s", folder, entry->d_name) >= (int)sizeof path)
             rc = sp_err(SP_ECANNOT, "the path '%s/%s' is too long", folder, entry->d_name);
         else
-            rc = collect_entry(out, site_fd, path, depth);
+            rc = list_entry(out, site_fd, path, depth);
     }
     closedir(dir);
     return rc;
 }
 
 /* Metadata of any version of ours: an older program may have put it there. */
-static int collect_metadata(struct sp_runtime *out, int site_fd)
+static int list_metadata(struct sp_runtime *out, int site_fd)
 {
     int fd = openat(site_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = 0;
     DIR *dir = fd < 0 ? NULL : fdopendir(fd);
@@ -333,7 +325,7 @@ static int collect_metadata(struct sp_runtime *out, int site_fd)
         return sp_err_sys(SP_ECANNOT, "cannot read the site's directory");
     for (struct dirent *entry; rc == 0 && (entry = readdir(dir)) != NULL;)
         if (starts_with(entry->d_name, DIST_PREFIX) && ends_with(entry->d_name, DIST_SUFFIX))
-            rc = collect(out, site_fd, entry->d_name, 1);
+            rc = list_folder(out, site_fd, entry->d_name, 1);
     closedir(dir);
     return rc;
 }
@@ -360,48 +352,59 @@ static bool is_listed(const struct sp_runtime *all, const char *path)
     return found;
 }
 
-/* Other files may lie in these folders; they are nobody's to remove but their owner's. */
-static bool is_ours(const struct sp_runtime *all, const struct sp_runtime *sources, const struct sp_runtime_file *file)
+static bool is_state(const char *path)
 {
-    const struct sp_runtime_file *source = sp_runtime_find(sources, file->path);
-
-    return starts_with(file->path, DIST_PREFIX) || strcmp(file->path, SP_STATE_DIR "/install.json") == 0 ||
-           strcmp(file->path, SP_STATE_DIR "/flag.json") == 0 || strcmp(file->path, SP_SETUP_MARK) == 0 ||
-           is_listed(all, file->path) || (source != NULL && same_bytes(&source->bytes, &file->bytes));
+    return strcmp(path, SP_STATE_DIR "/install.json") == 0 || strcmp(path, SP_STATE_DIR "/flag.json") == 0 ||
+           strcmp(path, SP_SETUP_MARK) == 0;
 }
 
-/* Move what is ours from all to out. Judged before anything moves: RECORD is among them. */
-static int keep_ours(struct sp_runtime *out, struct sp_runtime *all)
+/* wanted: only with these bytes; NULL: with any. One that has gone meanwhile is none. */
+static int take(struct sp_runtime *out, int site_fd, const char *path, const struct sp_buf *wanted)
+{
+    struct sp_buf bytes = SP_BUF_INIT;
+    int rc = sp_read_beneath(&bytes, NULL, site_fd, path, FILE_MAX);
+
+    if (rc == 0 && (wanted == NULL || same_bytes(wanted, &bytes)))
+        rc = add(out, path, &bytes);
+    sp_buf_free(&bytes);
+    return rc < 0 ? rc : 0;
+}
+
+/* Other files may lie in these folders; they are nobody's to remove but their owner's. RECORD is read by now. */
+static int take_ours(struct sp_runtime *out, int site_fd, const struct sp_runtime *names)
 {
     struct sp_runtime sources = SP_RUNTIME_INIT;
-    bool *ours = calloc(all->count + 1, sizeof *ours);
-    int rc = ours ? 0 : sp_err(SP_ECANNOT, "out of memory");
+    int rc = names->count > 0 ? add_sources(&sources) : 0;
 
-    if (rc == 0 && all->count > 0)
-        rc = add_sources(&sources);
-    for (size_t i = 0; i < all->count && rc == 0; i++)
-        ours[i] = is_ours(all, &sources, &all->file[i]);
-    for (size_t i = 0; i < all->count && rc == 0; i++)
-        if (ours[i])
-            rc = add(out, all->file[i].path, &all->file[i].bytes);
-    free(ours);
+    for (size_t i = 0; i < names->count && rc == 0; i++) {
+        const char *path = names->file[i].path;
+        const struct sp_runtime_file *source = sp_runtime_find(&sources, path);
+
+        if (is_state(path) || is_listed(out, path))
+            rc = take(out, site_fd, path, NULL);
+        else if (source != NULL)
+            rc = take(out, site_fd, path, &source->bytes);
+    }
     sp_runtime_free(&sources);
     return rc;
 }
 
 int sp_runtime_present(struct sp_runtime *out, const struct sp_install *install)
 {
-    struct sp_runtime all = SP_RUNTIME_INIT;
-    int rc = collect(&all, install->site_fd, PACKAGE, 0);
+    struct sp_runtime listed = SP_RUNTIME_INIT, names = SP_RUNTIME_INIT;
+    int rc = list_metadata(&listed, install->site_fd);
 
+    for (size_t i = 0; i < listed.count && rc == 0; i++)
+        rc = take(out, install->site_fd, listed.file[i].path, NULL);
     if (rc == 0)
-        rc = collect(&all, install->site_fd, SP_STATE_DIR, 0);
+        rc = list_folder(&names, install->site_fd, PACKAGE, 0);
     if (rc == 0)
-        rc = collect_metadata(&all, install->site_fd);
+        rc = list_folder(&names, install->site_fd, SP_STATE_DIR, 0);
     if (rc == 0)
-        rc = keep_ours(out, &all);
+        rc = take_ours(out, install->site_fd, &names);
     sort(out);
-    sp_runtime_free(&all);
+    sp_runtime_free(&listed);
+    sp_runtime_free(&names);
     return rc;
 }
 

@@ -304,6 +304,26 @@ class Strangers(Case):
             (site / path).write_text("x = 1\n")
         self.round_trip("--site", str(site), folder=site)
 
+    def test_what_no_program_of_ours_would_write_is_not_even_opened(self):
+        site = self.site()
+        for folder in (site / "sgl_pcie", site / ".sgl-pcie"):
+            (folder / "a/b/c/d/e/f").mkdir(parents=True)
+            (folder / "a/b/c/d/e/f/deep").write_text("")
+            (folder / "link").symlink_to("/etc/passwd")
+            (folder / "folder").symlink_to("/etc")
+            os.mkfifo(folder / "fifo")
+        self.round_trip("--site", str(site), folder=site)
+
+    def test_a_link_in_place_of_a_file_of_ours_is_refused(self):
+        site = self.site()
+        tool("apply", "--site", str(site))
+        (site / "sgl_pcie/flag.py").unlink()
+        (site / "sgl_pcie/flag.py").symlink_to("/etc/passwd")
+        before = snapshot(site)
+        for command in ("apply", "revert"):
+            self.assertIn("is a symbolic link", tool(command, "--site", str(site), want=5)["message"])
+        self.assertEqual(snapshot(site), before)
+
     def test_a_package_of_our_name_is_not_overwritten(self):
         site = self.site()
         (site / "sgl_pcie").mkdir()
