@@ -1,3 +1,4 @@
+#include "base/json.h"
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/subject.h"
@@ -41,7 +42,9 @@ static const struct sp_option options[] = {
      .value = "LIST",
      .help = "numbers, ranges, UUIDs or bus addresses, separated by commas, or all (default: $CUDA_VISIBLE_DEVICES, "
              "else all)"},
-    {.name = "timeout", .value = "SECONDS", .help = "time limit of one child process, 1 at least (default: by level)"},
+    {.name = "timeout",
+     .value = "SECONDS",
+     .help = "time limit of one child process, 1 at least (default: by level); from level 2 on"},
     {.name = "minutes",
      .value = "N",
      .help = "how long level 4 soaks, 0.01 at least (default: 1); with --level 4 only"},
@@ -59,7 +62,9 @@ static const struct sp_exit exits[] = {
     {5, "fewer than two GPUs, no driver, nothing built, no such recording, or no verdict could be written"},
     {7, "a GPU gave wrong data"},
     {8, "something hung, or did not end in time"},
-    {9, "inconclusive: another process computes on these GPUs, or a GPU, or NCCL, errs without any peer"},
+    {9,
+     "inconclusive: another process computes on these GPUs, a GPU, or NCCL, errs without any peer, or no backend had "
+     "every check that it needs"},
     {-1, NULL},
 };
 
@@ -86,6 +91,8 @@ static int check_excluded(const struct sp_args *args, int level)
     for (size_t i = 0; sp_args_has(args, "from") && i < sizeof excluded / sizeof *excluded; i++)
         if (sp_args_has(args, excluded[i]))
             return sp_err(SP_EUSAGE, "--from runs nothing and looks at no install, --%s is about that", excluded[i]);
+    if (sp_args_has(args, "timeout") && level == 1)
+        return sp_err(SP_EUSAGE, "--timeout is of a child process, level 1 has none");
     if (sp_args_has(args, "minutes") && level < SOAK_LEVEL)
         return sp_err(SP_EUSAGE, "--minutes is how long level %d soaks, this is up to level %d", SOAK_LEVEL, level);
     return SP_OK;
@@ -292,39 +299,60 @@ static void print_results(const json_t *run, const json_t *verdict, const char *
     (void)printf("\n\n");
 }
 
-/* What this run proved goes into the verdict that there is; where the machine is in doubt, it takes its place. */
-static int write_verdict(struct sp_report *report, const struct sp_ladder *ladder, struct sp_subject *subject,
-                         const json_t *before)
+/* What this run proved goes into the verdict that there is; where the machine is in doubt, it takes its place.
+ * *run: for the caller to release; NULL where nothing is to be written. */
+static int write_verdict(json_t **run, struct sp_report *report, const struct sp_ladder *ladder,
+                         struct sp_subject *subject, const json_t *before)
 {
-    json_t *run = NULL, *verdict = NULL;
+    json_t *verdict = NULL;
     char *path = NULL;
     int rc;
 
+    *run = NULL;
     if (!ladder->site || !sp_verdict_counts(ladder))
         return SP_OK;
-    rc = sp_verdict_make(&run, ladder, ladder->site, before);
+    rc = sp_verdict_make(run, ladder, ladder->site, before);
     if (rc == SP_OK)
-        rc = sp_verdict_save(&path, &verdict, ladder->site, run, sp_verdict_doubts(&ladder->checks));
+        rc = sp_verdict_save(&path, &verdict, ladder->site, *run, sp_verdict_doubts(&ladder->checks));
     if (rc == SP_OK)
         sp_report_set(report, "verdict",
                       json_pack("{s:s, s:O, s:O}", "path", path, "results", json_object_get(verdict, "results"),
                                 "pairs", json_object_get(verdict, "pairs")));
     if (rc == SP_OK && report->text)
-        print_results(run, verdict, path);
+        print_results(*run, verdict, path);
     if (rc < 0 && *sp_err_hint_text() == '\0')
         (void)sp_err_hint(rc, "%s", sp_subject_next(subject, "verify"));
     free(path);
-    json_decref(run);
     json_decref(verdict);
     return rc;
 }
 
-static int judge(struct sp_report *report, const struct sp_ladder *ladder, struct sp_subject *subject)
+/* A program that is older or newer than this one may leave out checks, and find nothing wrong in the others. */
+static int check_proved(const json_t *run, struct sp_subject *subject)
+{
+    const json_t *results = json_object_get(run, "results"), *item;
+    bool proved = false;
+    size_t i;
+
+    json_array_foreach(results, i, item) proved = proved || sp_json_is(item, "result", "PASS");
+    if (proved)
+        return SP_OK;
+    item = json_array_get(results, 0);
+    return sp_err_hint(sp_err(SP_EINCONCLUSIVE, "no backend was proved: %s: %s",
+                              json_string_value(json_object_get(item, "backend")),
+                              json_string_value(json_object_get(item, "reason"))),
+                       "%s", sp_subject_next(subject, "build"));
+}
+
+static int judge(struct sp_report *report, const struct sp_ladder *ladder, struct sp_subject *subject,
+                 const json_t *run)
 {
     const size_t warned = sp_checks_with(&ladder->checks, SP_CHECK_WARN);
     const bool proves = ladder->site && ladder->level >= SP_VERDICT_LEVEL;
     int code = sp_checks_code(&ladder->checks);
 
+    if (code == SP_OK && proves)
+        code = check_proved(run, subject);
     if (code < 0)
         return sp_report_judge(report, code);
     report->attention = warned > 0;
@@ -363,9 +391,12 @@ static void show_progress(const char *text)
 static int conclude(struct sp_report *report, const struct sp_ladder *ladder, struct sp_subject *subject,
                     const json_t *before)
 {
-    const int rc = write_verdict(report, ladder, subject, before);
+    json_t *run;
+    int rc = write_verdict(&run, report, ladder, subject, before);
 
-    return rc == SP_OK ? judge(report, ladder, subject) : judge_unwritten(report, ladder, rc);
+    rc = rc == SP_OK ? judge(report, ladder, subject, run) : judge_unwritten(report, ladder, rc);
+    json_decref(run);
+    return rc;
 }
 
 static int climb(struct sp_report *report, const struct sp_survey *survey, struct sp_ladder *ladder,

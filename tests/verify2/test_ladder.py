@@ -98,6 +98,16 @@ class Sound(Ladder):
             self.assertIsNone(self.checks["store.0-1"]["actual"], junk)
             self.assertEqual(self.checks["store.0-1"]["status"], "PASS")
 
+    def test_a_program_that_leaves_checks_out_proves_nothing(self):
+        """One of another release, say: that nothing failed is no success then, and leads not to enable."""
+        program = self.site / "sgl_pcie/sgl-pcie-gpu"
+        program.write_text('#!/bin/sh\n"%s" "$@" | sed "/control/d"\n' % STANDIN)
+        told = self.verify(expect=9)
+        self.assertEqual(self.outcome(), {"push": "INCONCLUSIVE", "pull": "INCONCLUSIVE", "host": "INCONCLUSIVE"})
+        self.assertEqual(told["result"], "inconclusive")
+        self.assertEqual(told["message"], "no backend was proved: push: control.0: not run")
+        self.assertEqual(told["next"], "sgl-pcie build --site %s" % self.site)
+
     def test_no_peer_access_leaves_host(self):
         self.verify(expect=0, FAKE_NO_P2P="0-1")
         self.assertEqual(self.checks["store.0-1"]["status"], "SKIP")
