@@ -33,6 +33,9 @@ int sp_bench_tell(struct sp_report *report, struct sp_bench *bench, const struct
 /* Where a plot was wanted. */
 int sp_bench_plot(const struct sp_report *report, const struct sp_bench *bench, const struct sp_bench_wanted *wanted);
 
+/* Is there a figure of stock? */
+bool sp_bench_compared(const struct sp_bench *bench);
+
 /* What a table of these measurements would be, in a sentence; for the caller to free, NULL: no memory. */
 char *sp_bench_summary(const struct sp_bench *bench, bool *wins);
 

@@ -156,16 +156,6 @@ static int write_profile(struct session *session)
     return rc;
 }
 
-static bool any_stock(const struct sp_bench *bench)
-{
-    bool any = false;
-
-    for (size_t i = 0; i < bench->group_count; i++)
-        for (size_t k = 0; k < bench->group[i].row_count; k++)
-            any = any || bench->group[i].row[k].stock >= 0;
-    return any;
-}
-
 static int say(struct session *session)
 {
     bool wins = false;
@@ -210,7 +200,7 @@ static int conclude(struct session *session)
     session->report->judged = session->report->judged && rc == SP_OK;
     if (rc < 0 || code < 0)
         return rc < 0 ? rc : code;
-    if (!any_stock(&session->bench))
+    if (!sp_bench_compared(&session->bench))
         return sp_err_hint(sp_err(SP_ECANNOT, "there is nothing to compare with: no NCCL was found"),
                            "install the nvidia-nccl package of the interpreter, or set LD_LIBRARY_PATH");
     rc = counts(session->wanted) ? write_profile(session) : SP_OK;

@@ -26,11 +26,25 @@ static int load(struct sp_bench *out, const char *path)
     return rc;
 }
 
+static int say(struct sp_report *report, const struct sp_bench *bench)
+{
+    bool wins = false;
+    char *summary = sp_bench_summary(bench, &wins);
+    int rc = SP_OK;
+
+    if (!sp_bench_compared(bench))
+        rc = sp_err(SP_EFAIL, "stock was not measured: there is nothing to compare with");
+    else if (wins)
+        rc = sp_report_say(report, NULL, "ours was faster: %s", summary ? summary : "?");
+    else
+        rc = sp_report_say(report, NULL, "stock was as fast at every size that was measured");
+    free(summary);
+    return rc;
+}
+
 int sp_bench_replay(struct sp_report *report, const char *path, const struct sp_bench_wanted *wanted)
 {
     struct sp_bench bench = {.group_count = 0};
-    char *summary = NULL;
-    bool wins = false;
     int rc = load(&bench, path), wrong = SP_OK;
 
     if (rc == SP_OK) {
@@ -41,12 +55,9 @@ int sp_bench_replay(struct sp_report *report, const char *path, const struct sp_
         if (rc == SP_OK)
             rc = sp_bench_plot(report, &bench, wanted);
         report->judged = report->judged && rc == SP_OK;
-        summary = sp_bench_summary(&bench, &wins);
     }
     if (rc == SP_OK)
-        rc = wrong < 0 ? wrong
-                       : sp_report_say(report, NULL, wins ? "ours was faster: %s" : "%s", summary ? summary : "?");
-    free(summary);
+        rc = wrong < 0 ? wrong : say(report, &bench);
     sp_bench_free(&bench);
     return rc;
 }

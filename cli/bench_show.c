@@ -308,7 +308,7 @@ int sp_show_steps(const struct sp_report *report, const struct sp_bench *bench, 
     struct place place[PLACES];
     const size_t places = places_of(place, bench);
     struct sp_table *table = NULL;
-    int rc = count > 0 ? sp_table_new(&table, 8, heads) : SP_OK;
+    int rc = count * places > 0 ? sp_table_new(&table, 8, heads) : SP_OK;
 
     for (size_t i = 0; i < count * places && rc == SP_OK; i++)
         rc = step_row(table, &place[i % places], &steps[i / places]);
@@ -318,7 +318,7 @@ int sp_show_steps(const struct sp_report *report, const struct sp_bench *bench, 
         sp_table_free(table);
     if (rc == SP_OK && count == 1)
         rc = show_sentences(place, places, &steps[0]);
-    if (rc == SP_OK && count > 0)
+    if (rc == SP_OK && count * places > 0)
         (void)putchar('\n');
     return rc;
 }

@@ -43,6 +43,16 @@ int sp_bench_plot(const struct sp_report *report, const struct sp_bench *bench, 
     return strcmp(wanted->plot, "-") == 0 ? draw(report, bench) : sp_plot_file(wanted->plot, bench);
 }
 
+bool sp_bench_compared(const struct sp_bench *bench)
+{
+    bool any = false;
+
+    for (size_t i = 0; i < bench->group_count; i++)
+        for (size_t k = 0; k < bench->group[i].row_count; k++)
+            any = any || bench->group[i].row[k].stock >= 0;
+    return any;
+}
+
 char *sp_bench_summary(const struct sp_bench *bench, bool *wins)
 {
     json_t *profile = NULL, *bound = json_object();

@@ -12,7 +12,7 @@ static const char *const description[] = {
     "Each size is timed back to back in CUDA graphs, as nccl-tests do, and inside a step, with a small kernel before "
     "every call; the second decides, since it contains the gap before a kernel starts. Everything is compared with a "
     "reference first: a wrong algorithm ends in exit status 7 and no profile. Ours serves a size only where it is "
-    "faster than stock by more than the noise.",
+    "faster than stock by more than the noise. --verbose shows every algorithm, and its time without a graph.",
     "Only backends that the verdict of verify proved are measured. The profile is written at the end and at once: what "
     "is interrupted leaves the one before.",
     NULL,
@@ -35,7 +35,7 @@ static const struct sp_option options[] = {
     {.name = "from",
      .value = "FILE",
      .complete = SP_COMPLETE_FILE,
-     .help = "show what was measured before: bench.json, or the output of bench --json; nothing is run or written"},
+     .help = "show what was measured before: bench.json, the output of bench --json, or a report; nothing is measured"},
     {.name = "timeout",
      .value = "SECONDS",
      .help = "time limit of one child process, 1 at least (default: what it needs, and a minute)"},
@@ -45,9 +45,12 @@ static const struct sp_option options[] = {
 
 static const struct sp_exit exits[] = {
     {0, "measured; where stock is as fast at every size, the message says so"},
-    {1, "there is no fresh verdict, or it proves nothing on these GPUs; with --from: that file is of no bench"},
+    {1, "there is no fresh verdict, or it proves nothing on these GPUs; what measures failed; with --from: a file of "
+        "no bench, or without a figure of stock"},
     {2, "wrong arguments, or no such GPU"},
-    {5, "fewer than two GPUs, no driver, nothing built, no NCCL to compare with, or no such file"},
+    {5,
+     "fewer than two GPUs, no driver, nothing built, no NCCL to compare with, no such file, or a profile or plot that "
+     "cannot be written"},
     {7, "an algorithm gave wrong data"},
     {8, "something hung, or did not end in time"},
     {9, "inconclusive: another process computes on these GPUs, or a GPU refuses to work"},

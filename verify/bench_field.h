@@ -6,7 +6,7 @@
 
 #include "verify/bench.h"
 
-/* A number from 0 up, and finite; null and missing are 0 where that is allowed. SP_EFAIL. */
+/* A number from 0 to 1e12; null and missing are 0 where that is allowed. SP_EFAIL. */
 int sp_bench_number(double *out, const json_t *object, const char *key);
 int sp_bench_opt_number(double *out, const json_t *object, const char *key);
 

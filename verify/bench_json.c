@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+enum { WARP = 32 };
+
 /* ---- writing ---- */
 
 static json_t *text_or_null(const char *text)
@@ -147,6 +149,8 @@ static int read_ours(struct sp_bench_row *row, const json_t *from)
         rc = sp_json_integer(&lanes, from, "lanes", 0, 1024);
     if (rc == SP_OK)
         rc = sp_json_integer(&threads, from, "threads", 0, 1024);
+    if (rc == SP_OK && threads % WARP != 0)
+        rc = sp_err(SP_EFAIL, "field 'threads' is %lld, no multiple of %d", (long long)threads, (int)WARP);
     if (rc == SP_OK)
         rc = sp_json_integer(&wrong, from, "wrong", 0, INT64_MAX);
     ours->lanes = (unsigned)lanes;
@@ -253,6 +257,9 @@ static int read_gpus(const char **uuid, size_t *number, const json_t *list, size
         if (rc == SP_OK)
             rc = sp_json_integer(&is, gpu, "number", 0, INT32_MAX);
         number[i] = (size_t)is;
+        for (size_t k = 0; k < i && rc == SP_OK; k++)
+            if (strcmp(uuid[k], uuid[i]) == 0)
+                rc = sp_err(SP_EFAIL, "'%s' is there twice", uuid[i]);
     }
     return rc < 0 ? sp_err_wrap(rc, "gpus") : SP_OK;
 }

@@ -174,11 +174,13 @@ int sp_step_say(struct sp_buf *out, const struct sp_bench_group *group, size_t t
         return sp_buf_printf(out, "not known, stock was not measured up to there");
     if (rc == SP_OK)
         rc = sp_buf_printf(out, "%.2f ms with stock, ", is.stock_ms);
-    if (rc == SP_OK && !is.served)
+    (void)sp_step_backends(backends, group, table);
+    if (rc == SP_OK && !is.served && strcmp(backends, "stock") != 0)
+        rc = sp_buf_printf(out, "and stock stays where ours is %s: nothing is saved; ", backends);
+    else if (rc == SP_OK && !is.served)
         rc = sp_buf_printf(out, "and stock stays: nothing is saved; ");
     else if (rc == SP_OK)
-        rc = sp_buf_printf(out, "%.2f ms with ours (%s)%s, %.2f ms saved per step; ", is.ours_ms,
-                           sp_step_backends(backends, group, table),
+        rc = sp_buf_printf(out, "%.2f ms with ours (%s)%s, %.2f ms saved per step; ", is.ours_ms, backends,
                            is.measured ? ""
                            : is.below  ? ", as at the smallest size that was measured"
                                        : " between sizes that were measured",

@@ -1,6 +1,6 @@
 /*
- * What is slower than the links allow, or wrong and not ours, in words. Rates are those that were measured with nothing else at work; a
- * sentence names the figures, what they should be, and what such figures have been the sign of.
+ * What is slower than the links allow, or wrong and not ours, in words. Rates are those that were measured with nothing
+ * else at work; a sentence names the figures, what they should be, and what such figures have been the sign of.
  */
 #include "base/err.h"
 #include "verify/bench.h"
@@ -107,11 +107,12 @@ static int look_at_rival(struct sp_bench *bench, const struct sp_bench_group *gr
         }
     if (!first)
         return SP_OK;
-    return say(bench,
-               "%zu GPUs: %s gives wrong elements at %zu of %zu sizes, %llu at %s: SGLang uses it by itself, and here gets "
-               "wrong sums; with --disable-custom-all-reduce it leaves everything to NCCL",
-               group->world, group->rival[rival].name, count, group->row_count,
-               (unsigned long long)first->rival_wrong[rival], sp_size_text(size, sizeof size, first->bytes));
+    return say(
+        bench,
+        "%zu GPUs: %s gives wrong elements at %zu of %zu sizes, %llu at %s: SGLang uses it by itself, and here gets "
+        "wrong sums; with --disable-custom-all-reduce it leaves everything to NCCL",
+        group->world, group->rival[rival].name, count, group->row_count, (unsigned long long)first->rival_wrong[rival],
+        sp_size_text(size, sizeof size, first->bytes));
 }
 
 /* ---- what remains ---- */

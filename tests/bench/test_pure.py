@@ -232,6 +232,24 @@ class Shown(unittest.TestCase):
         told = self.shown(bench(large), "--step", "1x16K")
         self.assertIn("0.01 ms with stock, and stock stays: nothing is saved; stock is as fast at every size", told)
 
+    def test_where_stock_stays_that_is_said_of_the_backend(self):
+        content = bench(
+            row(4096, 10.0, ours("push-one-shot", 2.0), ours("host-one-shot", 4.0)),
+            row(8192, 10.0, ours("push-one-shot", 2.0), ours("host-one-shot", 12.0)),
+        )
+        told = self.shown(content, "--step", "100x8K")
+        self.assertIn("with ours (push), ", told)
+        self.assertIn("1.00 ms with stock, and stock stays where ours is host: nothing is saved; ours pays to 4 KiB, ", told)
+
+    def test_without_a_figure_of_stock_nothing_is_said_of_who_is_faster(self):
+        line = row(4096, 10.0, ours("host-one-shot", 5.0))
+        for content in (bench(), {**bench(), "groups": []}, bench({**line, "rivals": []})):
+            told = self.shown(content, "--step", "1x4K", expect=1)
+            self.assertIn("stock was not measured: there is nothing to compare with", told)
+        self.assertNotIn("all-reduces", self.shown({**bench(), "groups": []}, "--step", "1x4K", expect=1))
+        told = self.shown(bench(row(4096, 1.0, ours("host-one-shot", 5.0))))
+        self.assertIn("stock was as fast at every size that was measured\n", told)
+
     def test_models(self):
         content = bench(*(row(1 << p, float(1 << p) / 1e3, ours("host-one-shot", (1 << p) / 2e3)) for p in range(11, 25)))
         words = "hidden=5120,layers=64,batch=1-24,draft=5"
@@ -287,8 +305,9 @@ class Shown(unittest.TestCase):
             ("[]", "is not a JSON object"),
             (text.replace("5.0", "NaN"), "is not valid JSON"),
             (text.replace("5.0", "1e999"), "is not valid JSON"),
-            (text.replace("5.0", "-5.0"), "groups 0: rows 0: ours 0: field 'graph_us' is not a number from 0 up"),
-            (text.replace("5.0", '"5.0"'), "ours 0: field 'graph_us' is not a number from 0 up"),
+            (text.replace("5.0", "-5.0"), "groups 0: rows 0: ours 0: field 'graph_us' is not a number from 0 to 1e+12"),
+            (text.replace("5.0", "1e300"), "ours 0: field 'graph_us' is not a number from 0 to 1e+12"),
+            (text.replace("5.0", '"5.0"'), "ours 0: field 'graph_us' is not a number from 0 to 1e+12"),
             (text.replace("host-one-shot", "host-three-shot"), "algorithm 'host-three-shot' is not known"),
             (text.replace("bf16", "int8"), "type 'int8' is not known"),
             (text.replace('"nccl"', '"rccl"'), "rivals 0: rival 'rccl' is not known"),
@@ -304,6 +323,8 @@ class Shown(unittest.TestCase):
             (edit(lambda c, g, r: r["ours"][0].pop("wrong")), "ours 0: field 'wrong' is missing"),
             (edit(lambda c, g, r: r["ours"].append(r["ours"][0])), "ours 1: algorithm 'host-one-shot' is there twice"),
             (edit(lambda c, g, r: r.update(ours={})), "field 'ours' is not a list"),
+            (edit(lambda c, g, r: r["ours"][0].update(threads=3)), "ours 0: field 'threads' is 3, no multiple of 32"),
+            (edit(lambda c, g, r: g["gpus"][1].update(uuid=GPUS[0])), "groups 0: gpus: '%s' is there twice" % GPUS[0]),
         ):
             with self.subTest(reason):
                 told = self.shown(content, expect=1)
@@ -365,7 +386,7 @@ class Stream(unittest.TestCase):
             ({**self.ROW, "name": "host-four-shot"}, "line 2: algorithm 'host-four-shot' is not known"),
             ({**self.ROW, "by": "rccl", "name": "rccl"}, "line 2: rival 'rccl' is not known"),
             (self.ROW, "line 2: algorithm 'host-one-shot' is there twice"),
-            ({**self.ROW, "bytes": 8, "graph": {"us": -1}}, "line 2: field 'graph': field 'us' is not a number from 0 up"),
+            ({**self.ROW, "bytes": 8, "graph": {"us": -1}}, "line 2: field 'graph': field 'us' is not a number from 0 to 1e+12"),
             ({**self.ROW, "bytes": 8, "step": {"us": 1}}, "line 2: field 'step': field 'p90' is missing"),
             ({key: value for key, value in self.ROW.items() if key != "eager"} | {"bytes": 8}, "line 2: field 'eager' is missing"),
         ):
