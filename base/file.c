@@ -84,6 +84,21 @@ int sp_is_folder(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
+void sp_glob_beneath(glob_t *hits, const char *folder, const char *pattern)
+{
+    struct sp_buf whole = SP_BUF_INIT;
+    int rc = SP_OK;
+
+    memset(hits, 0, sizeof *hits);
+    for (; *folder && rc == SP_OK; folder++)
+        rc = sp_buf_printf(&whole, "%s%c", strchr("*?[\\", *folder) ? "\\" : "", *folder);
+    if (rc == SP_OK)
+        rc = sp_buf_printf(&whole, "/%s", pattern);
+    if (rc == SP_OK)
+        (void)glob(whole.data, 0, NULL, hits);
+    sp_buf_free(&whole);
+}
+
 int sp_path_is_safe(const char *path)
 {
     const char *name = path;

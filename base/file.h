@@ -11,6 +11,7 @@
 #ifndef SP_BASE_FILE_H
 #define SP_BASE_FILE_H
 
+#include <glob.h>
 #include <stddef.h>
 #include <sys/stat.h>
 #include <sys/types.h>
@@ -37,6 +38,10 @@ int sp_buf_printf(struct sp_buf *buf, const char *fmt, ...) __attribute__((forma
 
 /* Is there a folder, or a link to one? */
 int sp_is_folder(const char *path);
+
+/* glob(3) beneath a folder whose own path is no pattern, whatever is in it. Always to be followed by globfree();
+ * nothing is found where memory is short. */
+void sp_glob_beneath(glob_t *hits, const char *folder, const char *pattern);
 
 /* True for a non-empty relative path without empty, "." or ".." components and not longer than PATH_MAX. */
 int sp_path_is_safe(const char *path);

@@ -1,8 +1,8 @@
 #include "build/toolchain.h"
 #include "base/err.h"
+#include "base/file.h"
 #include "build/scratch.h"
 
-#include <glob.h>
 #include <jansson.h>
 #include <limits.h>
 #include <stdio.h>
@@ -135,7 +135,8 @@ static int query(struct sp_proc_result *result, const char *const *argv)
     if (rc == 0)
         rc = sp_proc_run(result, argv, &options);
     if (rc == 0 && result->timed_out)
-        rc = sp_err(SP_EHANG, "'%s %s' did not end within %d seconds", argv[0], argv[1], QUERY_SECONDS);
+        rc = sp_err_hint(sp_err(SP_EHANG, "'%s %s' did not end within %d seconds", argv[0], argv[1], QUERY_SECONDS),
+                         "name another nvcc with SGL_PCIE_NVCC, or another host compiler with NVCC_CCBIN");
     else if (rc == 0 && sp_says_full(result))
         rc = sp_scratch_hint(
             sp_err(SP_ECANNOT, "cannot ask '%s %s': no space is left in '%s'", argv[0], argv[1], sp_scratch_parent()));
@@ -194,33 +195,17 @@ static int nvcc_of_variable(struct sp_toolchain *tools, const char *variable)
     return rc;
 }
 
-/* For glob(3): any path as what it is, not as a pattern. Cut to size. */
-static void escape(char *out, size_t size, const char *path)
-{
-    size_t used = 0;
-
-    for (; *path && used + 2 < size; path++) {
-        if (strchr("*?[\\", *path) != NULL)
-            out[used++] = '\\';
-        out[used++] = *path;
-    }
-    out[used] = '\0';
-}
-
 /* pip's packages nvidia-cuda-nvcc and what it needs make a whole toolkit; the newest one is taken. */
 static int nvcc_of_pip(struct sp_toolchain *tools, const char *site)
 {
-    char folder[2 * PATH_MAX], pattern[2 * PATH_MAX + 32];
-    glob_t hits = {0};
+    glob_t hits;
     int rc = 0;
 
     if (tools->nvcc != NULL || site == NULL)
         return 0;
-    escape(folder, sizeof folder, site);
-    (void)snprintf(pattern, sizeof pattern, "%s/nvidia/cu*/bin", folder);
-    if (glob(pattern, 0, NULL, &hits) == 0)
-        for (size_t i = hits.gl_pathc; i > 0 && rc == 0 && tools->nvcc == NULL; i--)
-            rc = try_program(&tools->nvcc, hits.gl_pathv[i - 1], "nvcc");
+    sp_glob_beneath(&hits, site, "nvidia/cu*/bin");
+    for (size_t i = hits.gl_pathc; i > 0 && rc == 0 && tools->nvcc == NULL; i--)
+        rc = try_program(&tools->nvcc, hits.gl_pathv[i - 1], "nvcc");
     globfree(&hits);
     return rc < 0 ? rc : found(tools, "pip");
 }

@@ -9,7 +9,6 @@
 #include "verify/doctor.h"
 #include "verify/pseudo.h"
 
-#include <glob.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -107,14 +106,12 @@ static int judge_entry_points(struct sp_findings *findings, const struct sp_pati
 
 int sp_exam_plugins(struct sp_findings *findings, const struct sp_patient *patient)
 {
-    char pattern[PATH_MAX];
-    glob_t hits = {0};
+    glob_t hits;
     int rc = SP_OK;
 
-    (void)snprintf(pattern, sizeof pattern, "%s/*.dist-info/entry_points.txt", patient->install->site);
-    if (glob(pattern, 0, NULL, &hits) == 0)
-        for (size_t i = 0; i < hits.gl_pathc && rc == SP_OK; i++)
-            rc = judge_entry_points(findings, patient, hits.gl_pathv[i]);
+    sp_glob_beneath(&hits, patient->install->site, "*.dist-info/entry_points.txt");
+    for (size_t i = 0; i < hits.gl_pathc && rc == SP_OK; i++)
+        rc = judge_entry_points(findings, patient, hits.gl_pathv[i]);
     globfree(&hits);
     return rc;
 }
@@ -129,43 +126,42 @@ static bool is_unchecked(const char *path)
     return sp_pseudo_read((char *)head, sizeof head, "%s", path) >= 16 && (head[4] & 3) == 1;
 }
 
-static int judge_bytecode(struct sp_findings *findings, const char *pattern, const char *source)
+static int judge_bytecode(struct sp_findings *findings, const char *folder, const char *pattern, const char *source)
 {
-    glob_t hits = {0};
+    char quoted[SP_QUOTED_MAX], remedy[SP_QUOTED_MAX + 8];
+    glob_t hits;
     int rc = SP_OK;
 
-    if (glob(pattern, 0, NULL, &hits) == 0)
-        for (size_t i = 0; i < hits.gl_pathc && rc == SP_OK; i++) {
-            char remedy[PATH_MAX + 8];
-
-            if (!is_unchecked(hits.gl_pathv[i]))
-                continue;
-            (void)snprintf(remedy, sizeof remedy, "rm '%s'", hits.gl_pathv[i]);
-            rc =
-                sp_finding_add(findings, "bytecode.unchecked", SP_BAD, remedy,
-                               "Python takes bytecode of '%s' without a look at the patched file: it was compiled with "
-                               "unchecked hashes",
-                               source);
-        }
+    sp_glob_beneath(&hits, folder, pattern);
+    for (size_t i = 0; i < hits.gl_pathc && rc == SP_OK; i++) {
+        if (!is_unchecked(hits.gl_pathv[i]))
+            continue;
+        (void)snprintf(remedy, sizeof remedy, "rm %s", sp_shell_quote(quoted, hits.gl_pathv[i]));
+        rc = sp_finding_add(findings, "bytecode.unchecked", SP_BAD, remedy,
+                            "Python takes bytecode of '%s' without a look at the patched file: it was compiled with "
+                            "unchecked hashes",
+                            source);
+    }
     globfree(&hits);
     return rc;
 }
 
+/* Beside the source, or in the folder that PYTHONPYCACHEPREFIX names. */
 static int judge_file(struct sp_findings *findings, const struct sp_install *install, const char *path)
 {
-    const char *slash = strrchr(path, '/');
+    const char *prefix = install->pycache_prefix, *slash = strrchr(path, '/');
     const char *name = slash ? slash + 1 : path;
-    const int stem = (int)strcspn(name, "."), folder = (int)(name - path);
-    char pattern[PATH_MAX];
+    char folder[PATH_MAX], pattern[PATH_MAX];
     int rc = SP_OK;
 
-    if (snprintf(pattern, sizeof pattern, "%s/%.*s__pycache__/%.*s.*.pyc", install->root, folder, path, stem, name) <
-        (int)sizeof pattern)
-        rc = judge_bytecode(findings, pattern, path);
-    if (rc == SP_OK && install->pycache_prefix &&
-        snprintf(pattern, sizeof pattern, "%s%s/%.*s%.*s.*.pyc", install->pycache_prefix, install->root, folder, path,
-                 stem, name) < (int)sizeof pattern)
-        rc = judge_bytecode(findings, pattern, path);
+    (void)snprintf(pattern, sizeof pattern, "%.*s.*.pyc", (int)strcspn(name, "."), name);
+    if (snprintf(folder, sizeof folder, "%s/%.*s__pycache__", install->root, (int)(name - path), path) <
+        (int)sizeof folder)
+        rc = judge_bytecode(findings, folder, pattern, path);
+    if (rc == SP_OK && prefix &&
+        snprintf(folder, sizeof folder, "%s%s/%.*s", prefix, install->root, (int)(name - path), path) <
+            (int)sizeof folder)
+        rc = judge_bytecode(findings, folder, pattern, path);
     return rc;
 }
 
@@ -187,16 +183,15 @@ int sp_exam_bytecode(struct sp_findings *findings, const struct sp_patient *pati
 /* Files that a write keeps beside its targets belong to its journal; without one nobody clears them away. */
 static int judge_sides(struct sp_findings *findings, const char *folder)
 {
-    static const char *const ends[] = {"new", "old"};
-    char pattern[PATH_MAX + NAME_SIZE], quoted[SP_QUOTED_MAX], remedy[SP_QUOTED_MAX + NAME_SIZE];
+    static const char *const patterns[] = {SP_STATE_DIR "-*-*.new", SP_STATE_DIR "-*-*.old"};
+    char quoted[SP_QUOTED_MAX], remedy[SP_QUOTED_MAX + NAME_SIZE];
     size_t count = 0;
 
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
-        glob_t hits = {0};
+    for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
+        glob_t hits;
 
-        (void)snprintf(pattern, sizeof pattern, "%s/" SP_STATE_DIR "-*-*.%s", folder, ends[i]);
-        if (glob(pattern, 0, NULL, &hits) == 0)
-            count += hits.gl_pathc;
+        sp_glob_beneath(&hits, folder, patterns[i]);
+        count += hits.gl_pathc;
         globfree(&hits);
     }
     if (count == 0)

@@ -5,7 +5,6 @@
 #include "base/err.h"
 #include "verify/doctor.h"
 
-#include <glob.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,12 +55,11 @@ static enum text_state state_of(const struct sp_patchset *set, const char *path,
 /* The release that this entry says it is, if we know it. */
 static const struct sp_release *release_of(const struct sp_patchset *set, const char *entry)
 {
-    char pattern[PATH_MAX];
-    glob_t hits = {0};
     const struct sp_release *found = NULL;
+    glob_t hits;
 
-    (void)snprintf(pattern, sizeof pattern, "%.*s/sglang-*.dist-info", (int)(sizeof pattern - 32), entry);
-    if (glob(pattern, 0, NULL, &hits) == 0) {
+    sp_glob_beneath(&hits, entry, "sglang-*.dist-info");
+    if (hits.gl_pathc > 0) {
         const char *version = strrchr(hits.gl_pathv[0], '/') + strlen("/sglang-");
         const size_t len = strlen(version) - strlen(".dist-info");
 
@@ -107,19 +105,18 @@ static int judge_entry(struct sp_findings *findings, const struct sp_patchset *s
 
 int sp_exam_uv(struct sp_findings *findings, const struct sp_patient *patient)
 {
-    char cache[PATH_MAX], pattern[PATH_MAX + 32];
-    glob_t hits = {0};
+    char cache[PATH_MAX];
+    glob_t hits;
     int rc = SP_OK;
 
     if (!patient->sets || !cache_folder(cache, patient->around->env))
         return rc;
-    (void)snprintf(pattern, sizeof pattern, "%s/archive-v*/*/sglang", cache);
-    if (glob(pattern, 0, NULL, &hits) == 0)
-        for (size_t i = 0; i < hits.gl_pathc; i++) {
-            *strrchr(hits.gl_pathv[i], '/') = '\0';
-            for (size_t k = 0; k < patient->sets->count && rc == SP_OK; k++)
-                rc = judge_entry(findings, &patient->sets->sets[k], hits.gl_pathv[i]);
-        }
+    sp_glob_beneath(&hits, cache, "archive-v*/*/sglang");
+    for (size_t i = 0; i < hits.gl_pathc; i++) {
+        *strrchr(hits.gl_pathv[i], '/') = '\0';
+        for (size_t k = 0; k < patient->sets->count && rc == SP_OK; k++)
+            rc = judge_entry(findings, &patient->sets->sets[k], hits.gl_pathv[i]);
+    }
     globfree(&hits);
     return rc;
 }

@@ -45,7 +45,7 @@ class Install(unittest.TestCase):
         scratch = tempfile.TemporaryDirectory()
         self.addCleanup(scratch.cleanup)
         self.folder = Path(scratch.name)
-        self.site = self.folder / "some-site"
+        self.site = self.folder / "some[1]*?\\site's"  # a path, and neither a pattern nor a word of a shell
         real.site(VERSION, self.site)
 
     def doctor(self, *checks, code=0, env=None):
@@ -122,17 +122,18 @@ class Doctor(Install):
                                  ("plugins.present", "info", "gone")})  # fmt: skip
 
     def test_a_cache_of_uv_that_was_patched_through_a_hard_link(self):
-        entry = self.folder / "cache" / "archive-v0" / "abc"
+        cache = self.folder / "cache[1]"
+        entry = cache / "archive-v0" / "abc"
         real.site(VERSION, entry)
-        self.assertEqual(self.doctor("uv-cache", env={"UV_CACHE_DIR": str(self.folder / "cache")}), [])
+        self.assertEqual(self.doctor("uv-cache", env={"UV_CACHE_DIR": str(cache)}), [])
         for path in self.patch():
             inside = entry / path.relative_to(self.site)
             inside.write_bytes(path.read_bytes())
-        found = self.doctor("uv-cache", env={"UV_CACHE_DIR": str(self.folder / "cache")})
+        found = self.doctor("uv-cache", env={"UV_CACHE_DIR": str(cache)})
         self.assertEqual({finding["id"] for finding in found}, {"uv-cache.contaminated"})
         self.assertTrue(all("is patched" in finding["text"] for finding in found))
         inside.write_bytes(b"edited by hand\n")
-        texts = [finding["text"] for finding in self.doctor("uv-cache", env={"UV_CACHE_DIR": str(self.folder / "cache")})]
+        texts = [finding["text"] for finding in self.doctor("uv-cache", env={"UV_CACHE_DIR": str(cache)})]
         self.assertTrue(any("is not as released" in text for text in texts))
 
     def test_an_install_that_cannot_be_written(self):
