@@ -293,7 +293,7 @@ int sp_exam_servers(struct sp_findings *findings, const struct sp_patient *patie
             rc = sp_find_odd(findings, server->env, inside);
         if (rc == SP_OK && sp_env_value(server->env, "CUDA_VISIBLE_DEVICES") &&
             strstr(sp_env_value(server->env, "CUDA_VISIBLE_DEVICES"), "GPU-"))
-            rc = sp_finding_add(findings, "visible.uuid", SP_BAD, "start it with numbers in CUDA_VISIBLE_DEVICES",
+            rc = sp_finding_add(findings, "visible.uuid", SP_WARN, "start it with numbers in CUDA_VISIBLE_DEVICES",
                                 "pid %jd has UUIDs in CUDA_VISIBLE_DEVICES: its custom all-reduce raised ValueError",
                                 (intmax_t)server->pid);
     }
