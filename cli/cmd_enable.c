@@ -2,7 +2,9 @@
 #include "cli/subject.h"
 #include "patcher/runtime.h"
 #include "verify/proof.h"
+#include "verify/state.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -17,7 +19,8 @@ static const char *const description[] = {
     "What was persisted stays when the machine changes later: SGLang then takes what it would have taken by itself, "
     "and says "
     "why in its log.",
-    "By root it holds for every user, by another user for that user only.",
+    "By root it holds for every user, by another user for that user only. Where SGL_PCIE_STATE is set, SGLang has to "
+    "be started with it, too, to find what was proved.",
     NULL,
 };
 
@@ -71,12 +74,13 @@ static int check_proof(struct sp_subject *subject)
 static int say(struct sp_report *report, bool changed, const struct sp_flag *flag)
 {
     const char *whom = geteuid() == 0 ? "every user of this environment" : "this user";
-    const char *what = changed ? "enabled" : "already enabled";
+    const char *what = changed ? "enabled" : "already enabled", *state = getenv(SP_STATE_ENV);
 
     if (strcmp(flag->source, "environment") == 0 && strcmp(flag->value, "1") != 0)
         return sp_report_say(report, NULL, "%s for %s, but " SP_FLAG_ENV "=%s is set in this shell, and that wins",
                              what, whom, flag->value);
-    return sp_report_say(report, NULL, "%s for %s, from SGLang's next start on", what, whom);
+    return sp_report_say(report, NULL, "%s for %s, from SGLang's next start on%s%s", what, whom,
+                         state && *state ? ", if that has " SP_STATE_ENV "=" : "", state ? state : "");
 }
 
 static int enable(struct sp_report *report, struct sp_subject *subject)

@@ -1,6 +1,7 @@
 #include "verify/merge.h"
 #include "base/err.h"
 #include "base/json.h"
+#include "base/shell.h"
 #include "verify/bound.h"
 #include "verify/state.h"
 #include "verify/uuids.h"
@@ -340,8 +341,7 @@ static int add_outcome(json_t *run, const json_t *before, const struct sp_outcom
 
 int sp_verdict_outcomes(json_t **out, const json_t *before, const struct sp_outcome *item, size_t count)
 {
-    int rc =
-        before ? SP_OK : sp_err_hint(sp_err(SP_EFAIL, "no verdict that this could be added to"), "sgl-pcie verify");
+    int rc = before ? SP_OK : sp_err(SP_EFAIL, "no verdict that this could be added to");
 
     *out = json_deep_copy(before);
     if (rc == SP_OK && (!*out || json_object_set_new(*out, "results", json_array()) < 0 ||
@@ -401,13 +401,14 @@ static int merge_outcomes(json_t **out, const json_t *before, const void *contex
 
 static int check_fresh(const char *site)
 {
+    char quoted[SP_QUOTED_MAX];
     struct sp_verdict_now now;
     int rc = sp_verdict_read(&now, site);
 
     if (rc == SP_OK && (!now.fresh || now.level < SP_VERDICT_LEVEL))
         rc = sp_err_hint(sp_err(SP_EFAIL, "no fresh verdict of level %d or more that this could be added to: %s",
                                 SP_VERDICT_LEVEL, json_string_value(json_array_get(now.reasons, 0))),
-                         "sgl-pcie verify");
+                         "sgl-pcie verify --site %s", sp_shell_quote(quoted, site));
     sp_verdict_free(&now);
     return rc;
 }

@@ -344,7 +344,7 @@ class Probed(Case):
     def test_no_verdict_to_add_to(self):
         self.tool("apply", "--site", self.site)
         answer = self.probe("--site", self.site)
-        self.assertIn("sgl-pcie verify", answer["probe"]["not_recorded"])
+        self.assertIn("sgl-pcie verify --site '%s'" % self.site, answer["probe"]["not_recorded"])
         self.assertIsNone(answer["probe"]["verdict"])
         self.assertFalse((self.site / "sgl_pcie/libupstream.so").exists(), "a probe installs nothing")
 

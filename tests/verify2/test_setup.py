@@ -164,7 +164,8 @@ class Foreign(Fixture):
         self.assertIn("up to date", done.stdout)
         done = self.run_in([*nobody, *self.words])
         told = json.loads(done.stdout)
-        self.assertEqual((done.returncode, told["message"]), (0, "already enabled for this user, from SGLang's next start on"))
+        said = "already enabled for this user, from SGLang's next start on, if that has SGL_PCIE_STATE=%s" % self.state
+        self.assertEqual((done.returncode, told["message"]), (0, said))
         self.assertEqual(tree(self.site), before)
         done = self.run_in([*nobody, "build", "--site", self.site, "--arch", "sm_120"])
         self.assertEqual(done.returncode, 5)
