@@ -24,7 +24,7 @@ static const struct sp_option options[] = {
 
 static const struct sp_exit exits[] = {
     {0, "patched, or patched already"},
-    {1, NULL},
+    {1, "the data that came with this program is damaged"},
     {2, NULL},
     {3, NULL},
     {4, NULL},

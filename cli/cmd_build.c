@@ -10,27 +10,21 @@
 
 static const char *const description[] = {
     "Compiles libpar.so (the all-reduce), sgl-pcie-gpu (the program that exercises it) and _sgl_pcie.abi3.so (the "
-    "module "
-    "for Python) into an install that apply has patched, for the GPUs of this machine or for those of --arch. Files "
-    "are "
-    "replaced all together, by renaming; a running server keeps what it has loaded. Where the same sources and "
-    "compilers "
-    "made what is there, nothing is compiled.",
+    "module for Python) into an install that apply has patched, for the GPUs of this machine or for those of --arch. "
+    "Files are replaced all together, by renaming; a running server keeps what it has loaded. Where the same sources "
+    "and compilers made what is there, nothing is compiled.",
     "The same sources and compilers give the same bytes anywhere. sgl_pcie/build.json says what was built from what: "
-    "the "
-    "sha256 of every input and output, every command, the version of every compiler. With --check the build is made "
-    "twice, in two folders, and compared byte for byte, with what is installed, too, if that has the same inputs; "
-    "nothing is written.",
-    "nvcc is the one of SGL_PCIE_NVCC, of CUDA_HOME, of PATH, of /usr/local/cuda, or pip's in the environment; the "
-    "host "
-    "compiler is NVCC_CCBIN, else the first gcc that nvcc accepts.",
+    "the sha256 of every input and output, every command, the version of every compiler. With --check the build is "
+    "made twice, in two folders, and compared byte for byte, with what is installed, too, if that has the same "
+    "inputs; nothing is written.",
+    "nvcc is the one of SGL_PCIE_NVCC, of CUDA_HOME, of CUDA_PATH, of PATH, of /usr/local/cuda, or pip's in the "
+    "environment; the host compiler is NVCC_CCBIN, else the first gcc that nvcc accepts.",
     "With --upstream it is SGLang's own all-reduce that is built, out of the checkout that --source names and that "
     "apply --set sgl-kernel has patched: libupstream.so, in seconds and without torch. It goes into the install of "
     "--python or --site, where SGLANG_PCIE_AR_BACKEND=upstream makes SGLang's own class run on it; the kernel package "
     "stays as it is, and revert removes it. With --probe nothing is installed: it is built in a scratch folder, its "
-    "sums "
-    "are compared on the GPUs here, and one-stage and two-stage are timed beside NCCL and ours; the verdict learns "
-    "whether the sums were right.",
+    "sums are compared on the GPUs here, and one-stage and two-stage are timed beside NCCL and ours; the verdict "
+    "learns whether the sums were right.",
     NULL,
 };
 
@@ -53,7 +47,7 @@ static const struct sp_option options[] = {
 
 static const struct sp_exit exits[] = {
     {0, "built, or up to date; with --check: reproduced; with --probe: every sum was right"},
-    {1, "with --check: the bytes differ"},
+    {1, "with --check: the bytes differ; or the data that came with this program is damaged"},
     {2, "wrong arguments, or an architecture that this nvcc does not know"},
     {3, "with --upstream: an all-reduce that we do not know"},
     {4, "with --upstream: the file in the checkout was changed"},

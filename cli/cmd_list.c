@@ -16,7 +16,11 @@ static const char *const description[] = {
 static const struct sp_option options[] = {{.name = NULL}};
 
 static const struct sp_exit exits[] = {
-    {0, "listed"}, {1, NULL}, {2, NULL}, {5, NULL}, {-1, NULL},
+    {0, "listed"},
+    {1, "the data that came with this program is damaged"},
+    {2, "wrong arguments"},
+    {5, "that data cannot be read"},
+    {-1, NULL},
 };
 
 static const struct sp_example examples[] = {

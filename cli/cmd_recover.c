@@ -13,10 +13,9 @@ static const struct sp_option options[] = {{.name = NULL}};
 
 static const struct sp_exit exits[] = {
     {0, "recovered, or nothing to recover"},
-    {1, NULL},
     {2, NULL},
     {4, "a file is neither the old nor the new one: nothing was written"},
-    {5, NULL},
+    {5, "no permission, no space, or another sgl-pcie at work"},
     {10, "it could not be finished; the journal stays"},
     {-1, NULL},
 };

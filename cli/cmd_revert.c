@@ -19,10 +19,9 @@ static const struct sp_option options[] = {
 
 static const struct sp_exit exits[] = {
     {0, "as released, now or already"},
-    {1, NULL},
+    {1, "the data that came with this program is damaged"},
     {2, NULL},
-    {3, NULL},
-    {4, NULL},
+    {4, "a file was changed after it was patched: nothing was written"},
     {5, "no permission, no space, a running server, or another sgl-pcie at work"},
     {10, NULL},
     {-1, NULL},

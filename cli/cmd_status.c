@@ -25,7 +25,7 @@ static const struct sp_option options[] = {{.name = NULL}};
 
 static const struct sp_exit exits[] = {
     {0, "the install can be worked with: stock, patched, or anything in between"},
-    {1, NULL},
+    {1, "the data that came with this program is damaged"},
     {2, NULL},
     {3, "the files are of no release that can be patched"},
     {4, "files differ from those of the release"},
