@@ -1,6 +1,7 @@
 #include "patcher/install.h"
 #include "base/err.h"
 #include "base/file.h"
+#include "base/shell.h"
 #include "patcher/interpreter.h"
 
 #include <dirent.h>
@@ -196,18 +197,23 @@ static int complete(struct sp_install *install, const char *root, const char *si
 static const char target_hint[] =
     "name a folder that holds sglang/ with --site, a checkout with --source, or an interpreter with --python";
 
-/* The folder named holds no sglang/. An environment has one further below: say how to name it. */
-static int no_package(const char *option, const char *root)
+/* A folder that was named where it cannot be meant: where it is that of an environment, say how to name that. */
+static int hint_environment(int rc, const char *root)
 {
-    char *python = join(root, "bin/python3"), *config = join(root, "pyvenv.cfg");
-    int rc = sp_err(SP_EUSAGE, "no SGLang in %s '%s': there is no folder sglang/ in it", option, root);
+    char *python = join(root, "bin/python3"), *config = join(root, "pyvenv.cfg"), quoted[SP_QUOTED_MAX];
 
-    rc = sp_err_hint(rc, "%s", target_hint);
     if (python != NULL && config != NULL && (access(python, X_OK) == 0 || access(config, F_OK) == 0))
-        rc = sp_err_hint(rc, "name the interpreter of this environment: --python %s", python);
+        rc = sp_err_hint(rc, "name the interpreter of this environment: --python %s", sp_shell_quote(quoted, python));
     free(python);
     free(config);
     return rc;
+}
+
+static int no_package(const char *option, const char *root)
+{
+    int rc = sp_err(SP_EUSAGE, "no SGLang in %s '%s': there is no folder sglang/ in it", option, root);
+
+    return hint_environment(sp_err_hint(rc, "%s", target_hint), root);
 }
 
 /* from_folder: --site DIR and --source DIR; root is the folder that should hold sglang/. */
@@ -311,10 +317,11 @@ static int same_install(const struct sp_install *a, const struct sp_install *b)
 static int several(const struct sp_install *const *found, size_t count)
 {
     struct sp_buf list = SP_BUF_INIT;
+    char quoted[SP_QUOTED_MAX];
     int rc = 0;
 
     for (size_t i = 0; i < count && rc == 0; i++)
-        rc = sp_buf_printf(&list, "\n  --python %s   sglang %s in %s", found[i]->python,
+        rc = sp_buf_printf(&list, "\n  --python %s   sglang %s in %s", sp_shell_quote(quoted, found[i]->python),
                            found[i]->sglang ? found[i]->sglang : "(unknown version)", found[i]->root);
     if (rc == 0) {
         sp_err(SP_EUSAGE, "several installs of SGLang, and none was named:%s", list.data);
@@ -388,8 +395,8 @@ static int from_option(struct sp_install **out, const struct sp_target *target)
         rc = from_folder(*out, "--site", target->site, target->site);
     else if (target->source != NULL)
         rc = from_source(*out, target->source);
-    else
-        rc = from_python(*out, target->python);
+    else if ((rc = from_python(*out, target->python)) < 0)
+        rc = hint_environment(rc, target->python);
     if (rc != 0) {
         sp_install_free(*out);
         *out = NULL;

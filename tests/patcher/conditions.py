@@ -291,7 +291,7 @@ class Sources(Case):
         env = {"VIRTUAL_ENV": str(self.scratch / "a"), "CONDA_PREFIX": str(self.scratch / "b")}
         message = tool("apply", env=env, want=2)["message"]
         for python in pythons:
-            self.assertIn(python, message)
+            self.assertIn(f"--python '{python}'   sglang {VERSION}", message)
         tool("apply", "--python", pythons[0], env=env)
         self.assertEqual({file["state"] for file in tool("status", "--python", pythons[1])["install"]["files"]}, {"pristine"})
 

@@ -315,7 +315,8 @@ class Folders(Case):
         python, _ = self.venv()
         answer = tool("status", "--site", self.scratch / "venv", want=2)
         self.assertIn("there is no folder sglang/", answer["message"])
-        self.assertIn(f"--python {python}", answer["next"])
+        self.assertIn(f"--python '{python}'", answer["next"])
+        self.assertIn(f"--python '{python}'", tool("status", "--python", self.scratch / "venv", want=5)["next"])
 
 
 if __name__ == "__main__":
