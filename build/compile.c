@@ -249,7 +249,9 @@ static int judge(char **log, const struct sp_words *command, const struct sp_pro
 
     sp_how_ended(how, sizeof how, result);
     if (result->timed_out)
-        rc = sp_err(SP_EHANG, "'%s' was not built within %d seconds", what, STEP_SECONDS);
+        rc = sp_err_hint(sp_err(SP_EHANG, "'%s' was not built within %d seconds", what, STEP_SECONDS),
+                         "look for what it waits for (memory, a network folder), or name another nvcc with "
+                         "SGL_PCIE_NVCC or another host compiler with NVCC_CCBIN");
     else if (result->status != 0 && is_full(result, dir))
         rc = no_space(result, what);
     else if (result->status != 0)
