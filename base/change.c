@@ -99,7 +99,7 @@ const struct sp_oid *sp_target_of(const struct sp_journal_change *change, enum s
     return to == SP_FORWARD ? &change->post : &change->pre;
 }
 
-const struct sp_oid *sp_source_of(const struct sp_journal_change *change, enum sp_direction to)
+static const struct sp_oid *source_of(const struct sp_journal_change *change, enum sp_direction to)
 {
     return to == SP_FORWARD ? &change->pre : &change->post;
 }
@@ -117,7 +117,7 @@ static int move_in(const struct sp_place *place, const struct sp_journal_change 
 {
     int rc;
 
-    if (sp_source_of(change, to)->hex[0])
+    if (source_of(change, to)->hex[0])
         rc = renameat(place->dir, place->side[to], place->dir, place->name);
     else
         rc = sp_rename_noreplace(place->dir, place->side[to], place->name);
@@ -149,7 +149,7 @@ static int settle(int root, const struct sp_journal *journal, size_t index, enum
     rc = sp_image_id(&live, NULL, root, change->path); /* last: as near to the rename as can be */
     if (rc < 0 || sp_oid_same(&live, target))
         goto out;
-    if (!sp_oid_same(&live, sp_source_of(change, to)))
+    if (!sp_oid_same(&live, source_of(change, to)))
         rc = sp_drifted(change, &live);
     else if (!target->hex[0])
         rc = unlinkat(place.dir, place.name, 0) < 0 ? sp_err_sys(SP_ECANNOT, "cannot remove '%s'", change->path) : 0;

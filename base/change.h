@@ -33,9 +33,8 @@ void sp_place_name(struct sp_place *place, const struct sp_journal *journal, siz
 int sp_place_open(struct sp_place *place, int root, const struct sp_journal *journal, size_t index);
 void sp_place_close(struct sp_place *place);
 
-/* Blob id, hex "" for none, that a file has after or before a move in this direction. */
+/* Blob id, hex "" for none, that a file has after a move in this direction. */
 const struct sp_oid *sp_target_of(const struct sp_journal_change *change, enum sp_direction to);
-const struct sp_oid *sp_source_of(const struct sp_journal_change *change, enum sp_direction to);
 bool sp_oid_same(const struct sp_oid *a, const struct sp_oid *b);
 
 /* SP_EDRIFT: the file is neither image. */
