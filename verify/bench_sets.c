@@ -104,15 +104,26 @@ static bool is_of(const json_t *table, const struct sp_subjects *gpus, const str
     return same;
 }
 
-static bool has_table(const json_t *profile, const struct sp_subjects *gpus, const struct sp_bench_set *set)
+static bool has_table(const json_t *profile, const struct sp_subjects *gpus, const struct sp_set *set,
+                      const bool backend[SP_BENCH_BACKENDS])
 {
     const json_t *tables = json_object_get(profile, "tables");
     bool found = false;
 
     for (size_t i = 0; i < json_array_size(tables) && !found; i++)
-        found =
-            is_of(json_array_get(tables, i), gpus, &set->set) && sp_serve_fits(json_array_get(tables, i), set->backend);
+        found = is_of(json_array_get(tables, i), gpus, set) && sp_serve_fits(json_array_get(tables, i), backend);
     return found;
+}
+
+/* A run leaves a table for peers alone and one for the host alone, of what was proved by then: if one of them is
+ * missing, that was proved since. */
+static bool has_tables(const json_t *profile, const struct sp_subjects *gpus, const struct sp_bench_set *set)
+{
+    const bool peers[SP_BENCH_BACKENDS] = {set->backend[0], set->backend[1]};
+    const bool host[SP_BENCH_BACKENDS] = {[2] = set->backend[2]};
+
+    return (!(peers[0] || peers[1]) || has_table(profile, gpus, &set->set, peers)) &&
+           (!host[2] || has_table(profile, gpus, &set->set, host));
 }
 
 bool sp_bench_sets_have(const json_t *profile, const struct sp_subjects *gpus, const json_t *verdict)
@@ -122,6 +133,6 @@ bool sp_bench_sets_have(const json_t *profile, const struct sp_subjects *gpus, c
     bool all = count > 0;
 
     for (size_t i = 0; i < count && all; i++)
-        all = has_table(profile, gpus, &list[i]);
+        all = has_tables(profile, gpus, &list[i]);
     return all;
 }

@@ -17,7 +17,7 @@ struct sp_bench_set {
 /* Returns how many. verdict: content of verdict.json; NULL: nothing is proved, all backends are measured. Pure. */
 size_t sp_bench_sets(struct sp_bench_set out[SP_BENCH_SETS], const struct sp_subjects *gpus, const json_t *verdict);
 
-/* Has a profile a table for each of them, that needs no other backend than what is proved on it? Pure. */
+/* Has a profile tables for each of them, for peers and for the host as far as these are proved on it? Pure. */
 bool sp_bench_sets_have(const json_t *profile, const struct sp_subjects *gpus, const json_t *verdict);
 
 #endif

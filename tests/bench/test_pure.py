@@ -163,6 +163,31 @@ class Tables(unittest.TestCase):
         content["groups"] += bench(row(4096, 10.0, ours("host-one-shot", 4.0)), row(8192, 1.0))["groups"]
         self.assertEqual(choices(tables(content)[0]), [(4096, "host-one-shot"), (8192, "stock")])
 
+    def test_what_passed_since_is_not_measured(self):
+        def have(content, *backends):
+            results = [{"backend": b, "world": 2, "gpus": GPUS, "result": "PASS"} for b in backends]
+            pairs = [{"backend": b, "gpus": GPUS, "failed": []} for b in backends]
+            with tempfile.NamedTemporaryFile("w") as file:
+                json.dump({"tables": tables(content)}, file)
+                file.flush()
+                feed = json.dumps({"level": 3, "results": results, "pairs": pairs})
+                return tool("have", file.name, ",".join(GPUS), feed=feed)[1].strip()
+
+        host, push, pull = ours("host-one-shot", 4.0), ours("push-one-shot", 3.0), ours("pull-one-shot", 30.0)
+        every = ("host", "push", "pull")
+        for content, passed, expect in (
+            ([host], ["host"], "yes"),
+            ([host], ["push"], "no"),
+            ([host], ["host", "push"], "no"),
+            ([push], ["push"], "yes"),
+            ([push], ["host", "push"], "no"),
+            ([host, push, pull], every, "yes"),
+            ([host, pull], ["host", "pull"], "yes"),
+            ([ours("host-one-shot", 40.0), pull], ["host", "pull"], "yes"),
+        ):
+            with self.subTest(content=[o["algorithm"] for o in content], passed=passed):
+                self.assertEqual(have(bench(row(4096, 10.0, *content)), *passed), expect)
+
     def test_merging(self):
         def profile(bound, *gpus):
             entries = [{"max_bytes": 1, "algorithm": "stock"}]

@@ -5,8 +5,10 @@
  *     tool profile < bench.json    its profile, bound to nothing
  *     tool merge BEFORE PROFILE    two profiles as one
  *     tool covers BACKEND UUID,… < verdict.json
+ *     tool have PROFILE UUID,… < verdict.json     is everything measured that the verdict passed?
  */
 #include "base/err.h"
+#include "verify/bench_sets.h"
 #include "verify/covers.h"
 #include "verify/profile.h"
 
@@ -101,6 +103,18 @@ static int covers(const char *backend, size_t world)
     return SP_OK;
 }
 
+static int have(const char *profile_file, size_t world)
+{
+    json_t *verdict = json_loadf(stdin, 0, NULL), *content = json_load_file(profile_file, 0, NULL);
+    struct sp_subjects gpus = {.count = world};
+
+    memcpy(gpus.uuid, uuid, world * sizeof *uuid);
+    (void)puts(sp_bench_sets_have(content, &gpus, verdict) ? "yes" : "no");
+    json_decref(content);
+    json_decref(verdict);
+    return SP_OK;
+}
+
 int main(int argc, char **argv)
 {
     int rc = SP_EUSAGE;
@@ -113,6 +127,8 @@ int main(int argc, char **argv)
         rc = merge(argv[2], argv[3]);
     else if (argc == 4 && strcmp(argv[1], "covers") == 0)
         rc = covers(argv[2], split(argv[3]));
+    else if (argc == 4 && strcmp(argv[1], "have") == 0)
+        rc = have(argv[2], split(argv[3]));
     if (rc < 0)
         (void)fprintf(stderr, "%s\n", sp_err_message());
     return sp_exit_status(rc);
