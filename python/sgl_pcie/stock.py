@@ -51,12 +51,14 @@ def parse(arguments):
     options = parser.parse_args(arguments)
     if not 2 <= options.world <= 8 or options.calls < 1 or options.iterations < 3:
         parser.error("--world is 2 to 8, --calls at least 1, --iterations at least 3")
+    if not (options.budget > 0 and options.limit > 0):
+        parser.error("--budget and --limit are seconds above 0")
     return options
 
 
 def sizes(text):
     units = {"K": 1 << 10, "M": 1 << 20}
-    found = [int(float(word.rstrip("KM")) * units.get(word[-1:], 1)) for word in text.upper().split(",")]
+    found = [int(word.rstrip("KM")) * units.get(word[-1:], 1) for word in text.upper().split(",")]
     if min(found) < 4:
         raise ValueError(text)
     return found

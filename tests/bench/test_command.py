@@ -397,6 +397,23 @@ class Own(Bench):
         self.assertIn("there is no kernel package", rivals["v1"]["error"])
 
 
+class OwnProgram(unittest.TestCase):
+    """sgl_pcie.stock itself, as far as it goes without GPUs."""
+
+    def test_arguments_that_cannot_be_are_refused_in_a_sentence(self):
+        command = [sys.executable, "-m", "sgl_pcie.stock"]
+        for words in (
+            ["--sizes", "inf"], ["--sizes", "nan"], ["--sizes", "2K,,4K"], ["--sizes", "3"], ["--types", "int8"],
+            ["--world", "9"], ["--calls", "0"], ["--budget", "nan"], ["--budget", "-1"], ["--limit", "0"],
+        ):  # fmt: skip
+            with self.subTest(words):
+                done = subprocess.run(
+                    [*command, *words], cwd=HERE.parents[1] / "python", capture_output=True, text=True, check=False, timeout=60
+                )
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertRegex(done.stderr.splitlines()[-1], "^python -m sgl_pcie.stock: error: ")
+
+
 @unittest.skipUnless(os.environ.get("GPU_FAKE"), "there are no headers of CUDA to build it with")
 class RealProgram(Bench):
     """The program itself, over a CUDA that takes no time: what it says is understood, to its end."""
