@@ -40,6 +40,7 @@ if [ ! -x "$python" ]; then
     python3 -m venv "$venv"
 fi
 "$python" -m pip install --quiet --disable-pip-version-check --no-deps --no-compile "sglang==$version"
+run "$sgl_pcie" recover --quiet --python "$python" # of a demo that was killed
 run "$sgl_pcie" revert --quiet --python "$python"
 before=$(fingerprint)
 
