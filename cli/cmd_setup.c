@@ -36,7 +36,9 @@ static const char *const description[] = {
 };
 
 static const struct sp_option options[] = {
-    {.name = "gpus", .value = "LIST", .help = "prove it on these GPUs, as verify takes them (default: all)"},
+    {.name = "gpus",
+     .value = "LIST",
+     .help = "prove it on these GPUs, as verify takes them (default: $CUDA_VISIBLE_DEVICES, else all)"},
     {.name = "arch",
      .value = "LIST",
      .help = "compile for these architectures, as build takes them (default: of the GPUs)"},
@@ -99,6 +101,7 @@ static const struct step steps[] = {
 struct setup {
     const struct sp_args *args;
     struct sp_report *report;
+    struct sp_subject subject;
     char self[PATH_MAX];
     json_t *list; /* what was done */
     json_t *last; /* what the last step said */
@@ -139,7 +142,8 @@ static int call(struct setup *setup, const char *command, const char *option)
     json_decref(setup->last);
     setup->last = rc == SP_OK ? json_loads(result.out.data, 0, NULL) : NULL;
     if (rc == SP_OK && !setup->last)
-        rc = sp_err_hint(sp_err(SP_ECANNOT, "'sgl-pcie %s' ended without a result", command), "sgl-pcie %s", command);
+        rc = sp_err_hint(sp_err(SP_ECANNOT, "'sgl-pcie %s' ended without a result", command), "%s",
+                         sp_subject_next(&setup->subject, "setup"));
     sp_proc_free(&result);
     return rc;
 }
@@ -163,15 +167,9 @@ static bool verdict_holds(const char *site)
 /* verify's exit status is about all that it tried. A backend that failed does not block one that was proved. */
 static bool proved_something(const struct setup *setup)
 {
-    struct sp_subject subject;
-    bool proved = false;
+    const bool wrote = json_is_object(json_object_get(setup->last, "verdict"));
 
-    if (!json_is_object(json_object_get(setup->last, "verdict"))) /* it wrote none */
-        return false;
-    if (sp_subject_locate(&subject, setup->args) == SP_OK)
-        proved = verdict_holds(subject.install->site);
-    sp_subject_close(&subject);
-    return proved;
+    return wrote && verdict_holds(setup->subject.install->site);
 }
 
 static int keep(struct setup *setup, const char *command, double ms)
@@ -253,17 +251,11 @@ static bool is_done_for(const struct setup *setup, const char *command, const ch
 /* An earlier run came so far. What it proved and measured is bound to machine and install, and still so. */
 static bool is_done(const struct setup *setup, const char *command)
 {
-    struct sp_subject subject;
-    bool done = false;
-
     if (sp_args_has(setup->args, "gpus") || sp_args_has(setup->args, "level"))
         return false;
     if (strcmp(command, "verify") != 0 && strcmp(command, "bench") != 0)
         return false;
-    if (sp_subject_locate(&subject, setup->args) == SP_OK)
-        done = is_done_for(setup, command, subject.install->site);
-    sp_subject_close(&subject);
-    return done;
+    return is_done_for(setup, command, setup->subject.install->site);
 }
 
 static int skip_step(struct setup *setup, const char *command)
@@ -281,13 +273,7 @@ static int skip_step(struct setup *setup, const char *command)
 /* Patched by setup and not yet enabled, by this run or by one that was interrupted? Then revert is what undoes it. */
 static bool is_to_undo(const struct setup *setup)
 {
-    struct sp_subject subject;
-    bool is = false;
-
-    if (sp_subject_locate(&subject, setup->args) == SP_OK)
-        is = faccessat(subject.install->site_fd, SP_SETUP_MARK, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
-    sp_subject_close(&subject);
-    return is;
+    return faccessat(setup->subject.install->site_fd, SP_SETUP_MARK, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
 /* The error that stopped us stays. */
@@ -330,22 +316,14 @@ static int climb(struct setup *setup)
     return stop(setup, rc);
 }
 
-/* Two at once would take back each other's work. Commands lock the folder above for a moment each; where there is no
- * install, the first of them says so. */
-static int be_alone(int *lock, const struct sp_args *args)
+/* Two at once would take back each other's work. Commands lock the folder above for a moment each. */
+static int be_alone(int *lock, const struct sp_install *install)
 {
-    struct sp_subject subject;
     char path[PATH_MAX];
-    int rc = sp_subject_locate(&subject, args);
+    int rc = SP_OK;
 
-    *lock = -1;
-    if (rc == SP_OK && snprintf(path, sizeof path, "%s/sglang", subject.install->root) < (int)sizeof path)
+    if (snprintf(path, sizeof path, "%s/sglang", install->root) < (int)sizeof path)
         rc = sp_lock_dir(lock, path, 0);
-    else {
-        sp_err_clear();
-        rc = SP_OK;
-    }
-    sp_subject_close(&subject);
     return rc < 0 ? sp_err_wrap(rc, "is another setup at work on this install?") : rc;
 }
 
@@ -367,7 +345,9 @@ static int run(const struct sp_args *args, struct sp_report *report)
     if (rc == SP_OK && setenv(SP_BY_SETUP, "1", 1) != 0)
         rc = sp_err_sys(SP_ECANNOT, "cannot set " SP_BY_SETUP);
     if (rc == SP_OK)
-        rc = be_alone(&lock, args);
+        rc = sp_subject_locate(&setup.subject, args);
+    if (rc == SP_OK)
+        rc = be_alone(&lock, setup.subject.install);
     if (rc == SP_OK)
         rc = climb(&setup);
     if (lock >= 0)
@@ -375,6 +355,7 @@ static int run(const struct sp_args *args, struct sp_report *report)
     sp_report_set(report, "steps", setup.list);
     json_decref(setup.last);
     sp_survey_free(&setup.survey);
+    sp_subject_close(&setup.subject);
     return rc;
 }
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import py_compile
 import signal
 import subprocess
@@ -57,11 +58,12 @@ class Setup(Case):
         process = subprocess.Popen(
             [real.CLI, "setup", "--site", self.site, "--arch", "sm_90", "--json"],
             env={**self.environment, "SGL_PCIE_NVCC": str(nvcc)},
-            stdout=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )
         while process.poll() is None and not seen.exists():
             time.sleep(0.01)
+        self.addCleanup(process.stdout.close)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
         self.assertTrue(seen.exists())
@@ -78,6 +80,15 @@ class Setup(Case):
         told = self.setup_(5)
         self.assertEqual((told["undone"], tree(self.site)), (True, self.stock))
         self.assertIn("stock again", told["message"])
+
+    def test_a_step_that_is_killed_is_undone(self):
+        """As by the kernel where memory is short. The step's own command would find nothing to work on."""
+        process = self.compiling()
+        step = pathlib.Path("/proc/%d/task/%d/children" % (process.pid, process.pid)).read_text()
+        os.kill(int(step), signal.SIGKILL)
+        told = json.loads(process.communicate()[0])
+        self.assertEqual((process.returncode, told["undone"], tree(self.site)), (5, True, self.stock))
+        self.assertEqual(told["next"], "sgl-pcie setup --site %s" % self.site)
 
     def test_two_at_once(self):
         process = self.compiling()
