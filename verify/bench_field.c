@@ -34,13 +34,24 @@ int sp_bench_opt_number(double *out, const json_t *object, const char *key)
     return is_absent(object, key) ? SP_OK : sp_bench_number(out, object, key);
 }
 
+void sp_bench_copy(char *out, size_t size, const char *text)
+{
+    const size_t len = strlen(text);
+    size_t cut = len < size ? len : size - 1;
+
+    while (cut < len && cut > 0 && ((unsigned char)text[cut] & 0xc0) == 0x80)
+        cut--;
+    memcpy(out, text, cut);
+    out[cut] = '\0';
+    (void)sp_clean(out, 0);
+}
+
 int sp_bench_opt_text(char *out, size_t size, const json_t *object, const char *key)
 {
     const char *text = NULL;
     int rc = sp_json_opt_string(&text, object, key);
 
-    (void)snprintf(out, size, "%s", text ? text : "");
-    (void)sp_clean(out, 0);
+    sp_bench_copy(out, size, text ? text : "");
     return rc;
 }
 

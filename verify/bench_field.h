@@ -10,7 +10,10 @@
 int sp_bench_number(double *out, const json_t *object, const char *key);
 int sp_bench_opt_number(double *out, const json_t *object, const char *key);
 
-/* Text into a field of `size` bytes, cut to fit, without orders to a terminal; null and missing are "". */
+/* Text into a field of `size` bytes, cut between characters to fit, without orders to a terminal. */
+void sp_bench_copy(char *out, size_t size, const char *text);
+
+/* The same of a field; null and missing are "". */
 int sp_bench_opt_text(char *out, size_t size, const json_t *object, const char *key);
 
 /* A count of elements or bytes. null is 0. */

@@ -305,6 +305,12 @@ class Shown(unittest.TestCase):
         told = json.loads(self.shown(bench(slow, rates=good), "--json"))["bench"]["troubles"]
         self.assertIn("host takes 50 us at 4 KiB, the links allow 4", told[0])
 
+    def test_long_text_is_cut_between_characters(self):
+        for pad in range(4):
+            name = "x" * pad + "\U0001f600" * 100
+            told = json.loads(self.shown({**bench(row(4096, 10.0)), "gpu": name}, "--json"))["bench"]
+            self.assertEqual(told["gpu"], name[: pad + (255 - pad) // 4])
+
     def test_where_stock_is_wrong_that_is_said(self):
         v1 = {"name": "v1", "wrong": 17, **times(0.0)}
         content = bench(row(4096, 10.0, ours("push-one-shot", 5.0), rivals=[v1]), row(8192, 12.0, ours("push-one-shot", 5.0)))
