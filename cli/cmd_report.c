@@ -76,7 +76,7 @@ static int write_file(const json_t *bundle, const char *path)
     if (rc == SP_OK)
         rc = sp_put_file(path, bytes.data, bytes.len);
     sp_buf_free(&bytes);
-    return rc;
+    return rc < 0 && *sp_err_hint_text() == '\0' ? sp_err_hint(rc, "--out FILE, in a folder that you can write") : rc;
 }
 
 /* On standard output the bundle is all there is, so that it can go into a pipe. */
