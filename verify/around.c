@@ -19,14 +19,15 @@ extern char **environ;
 
 /* ---- lists ---- */
 
-void sp_list_free(char **list)
+static void free_list(char **list)
 {
     for (size_t i = 0; list && list[i]; i++)
         free(list[i]);
     free(list);
 }
 
-int sp_list_split(char ***out, const char *data, size_t len)
+/* NUL-separated text, as a NULL-terminated list. */
+static int split(char ***out, const char *data, size_t len)
 {
     size_t count = 0, at = 0;
 
@@ -94,14 +95,14 @@ static int add_server(struct sp_around *out, int64_t pid, char **argv, char *buf
     int rc = SP_OK;
 
     if (!grown) {
-        sp_list_free(argv);
+        free_list(argv);
         return sp_err(SP_ECANNOT, "out of memory");
     }
     out->server = grown;
     grown[out->server_count] = (struct sp_server){.pid = pid, .argv = argv};
     len = sp_pseudo_read(buffer, PROC_MAX, "/proc/%jd/environ", (intmax_t)pid);
     if (len > 0)
-        rc = sp_list_split(&grown[out->server_count].env, buffer, len);
+        rc = split(&grown[out->server_count].env, buffer, len);
     out->server_count++;
     return rc;
 }
@@ -114,10 +115,10 @@ static int look_at(struct sp_around *out, int64_t pid, char *buffer)
 
     if (len == 0 || !memmem(buffer, len, "sglang", 6))
         return SP_OK;
-    rc = sp_list_split(&argv, buffer, len);
+    rc = split(&argv, buffer, len);
     if (rc == SP_OK && sp_argv_is_server(argv))
         return add_server(out, pid, argv, buffer);
-    sp_list_free(argv);
+    free_list(argv);
     return rc;
 }
 
@@ -199,12 +200,12 @@ int sp_around_read(struct sp_around *out)
 void sp_around_free(struct sp_around *around)
 {
     for (size_t i = 0; i < around->server_count; i++) {
-        sp_list_free(around->server[i].argv);
-        sp_list_free(around->server[i].env);
+        free_list(around->server[i].argv);
+        free_list(around->server[i].env);
     }
     free(around->server);
     free(around->container);
-    sp_list_free(around->env);
+    free_list(around->env);
     free(around->nvcc);
     free(around->no_nvcc);
     free(around->get_nvcc);

@@ -44,8 +44,4 @@ const char *sp_argv_value(char *const *argv, const char *option);
 /* Is this the command line of a server, or of a launcher of one? */
 bool sp_argv_is_server(char *const *argv);
 
-/* Split NUL-separated text into a list; *out NULL-terminated, each to be freed by sp_list_free(). */
-int sp_list_split(char ***out, const char *data, size_t len);
-void sp_list_free(char **list);
-
 #endif

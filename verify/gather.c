@@ -180,7 +180,7 @@ static int read_nodes(struct sp_recording *recording, const char *root)
     return rc;
 }
 
-int sp_gather_machine(struct sp_recording *recording, const char *root)
+static int gather_machine(struct sp_recording *recording, const char *root)
 {
     struct sp_rec_machine *machine = &recording->machine;
 
@@ -209,7 +209,7 @@ int sp_gather(struct sp_recording *out, const char *root)
 
     sp_recording_init(out);
     out->source = strdup("live");
-    rc = sp_gather_machine(out, root);
+    rc = gather_machine(out, root);
     if (rc == SP_OK && root[0] == '\0')
         rc = sp_gather_nvml(out);
     if (rc == SP_OK)

@@ -14,8 +14,7 @@
  * this machine. SP_ECANNOT without memory, nothing else. To be freed in any case. */
 int sp_gather(struct sp_recording *out, const char *root);
 
-/* The parts of it, each of which needs those before it. */
-int sp_gather_machine(struct sp_recording *recording, const char *root);
+/* The parts of it that have files of their own, each of which needs those before it. */
 int sp_gather_nvml(struct sp_recording *recording);
 int sp_gather_pci(struct sp_recording *recording, const char *root);
 int sp_gather_cuda(struct sp_recording *recording);
