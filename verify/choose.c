@@ -42,8 +42,11 @@ static bool is_mig(const char *name)
     return strncasecmp(name, "MIG-", 4) == 0;
 }
 
+/* With its domain, without one, or as nvidia-smi writes it: 00000000:16:00.0. */
 static bool find_bus(const struct sp_recording *recording, const char *name, size_t *number)
 {
+    if (strlen(name) == strlen("00000000:16:00.0") && strncmp(name, "0000", 4) == 0)
+        name += 4;
     for (size_t i = 0; i < recording->gpu_count; i++)
         if (strcasecmp(recording->gpus[i].bdf, name) == 0 || strcasecmp(recording->gpus[i].bdf + 5, name) == 0) {
             *number = i;

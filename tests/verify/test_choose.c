@@ -67,6 +67,7 @@ static void test_option(void **state)
     expect(state, "GPU-cccc", NULL, "2");
     expect(state, "gpu-CCCC3333,0", NULL, "2,0");
     expect(state, "0000:21:00.0,31:00.0", NULL, "1,2");
+    expect(state, "00000000:21:00.0", NULL, "1"); /* as nvidia-smi writes it */
     expect(state, "GPU-aaaa1111-0000-0000-0000-000000000000,GPU-aaab", NULL, "0,1");
 }
 
