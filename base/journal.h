@@ -85,7 +85,7 @@ int sp_journal_format(struct sp_buf *out, const struct sp_journal *journal);
 int sp_journal_find(enum sp_journal_state *state, int root);
 
 /* As sp_txn_pending() in base/txn.h, without regard to a writer at work. */
-int sp_journal_pending(bool *out, char **command, int root);
+int sp_journal_pending(bool *out, char **command, int dirfd);
 
 /* Read the journal in this state (STAGE to DONE). SP_EINTERRUPTED, with what to do, when it cannot be understood. */
 int sp_journal_read(struct sp_journal *out, int root, enum sp_journal_state state);

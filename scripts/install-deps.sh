@@ -6,7 +6,7 @@
 set -euo pipefail
 
 run="build-essential cmake pkg-config libgit2-dev libjansson-dev libssl-dev libelf-dev python3 python3-dev python3-venv git unzip"
-test="libcmocka-dev python3-jsonschema gnuplot-nox chromium python3-html5lib python3-pil clang clang-format libclang-rt-14-dev valgrind strace shellcheck man-db spin"
+test="libcmocka-dev python3-jsonschema gnuplot-nox chromium python3-html5lib python3-pil clang clang-format clang-tidy libclang-rt-14-dev valgrind strace shellcheck man-db spin"
 
 debian_packages() {
     local package missing=()
