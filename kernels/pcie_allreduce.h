@@ -69,7 +69,7 @@ enum {
     PAR_ERR_MEMORY = -3,       /* host or device memory; the text names RLIMIT_MEMLOCK if that is why */
     PAR_ERR_CUDA = -4,         /* a CUDA call failed; the text has the call and CUDA's reason */
     PAR_ERR_SYSTEM = -5,       /* a system call failed; the text has the call and errno */
-    PAR_ERR_MISMATCH = -6,     /* ranks disagree: version, build, world, options, host */
+    PAR_ERR_MISMATCH = -6,     /* ranks disagree: version, world, options, machine */
     PAR_ERR_BOOTSTRAP = -7,    /* the all-gather callback failed, or a peer failed during par_create() */
     PAR_ERR_ABORTED = -8,      /* the communicator was aborted; see par_last_report() */
     PAR_ERR_TIMEOUT = -9,      /* report only: a peer did not come within the time limit */

@@ -126,6 +126,13 @@ class Contributing(unittest.TestCase):
                 self.assertIn("`%s`" % "".join(name), text)
 
 
+class MemoryModel(unittest.TestCase):
+    def test_every_control_is_of_a_rule_or_an_assumption(self):
+        text = (real.ROOT / "docs" / "memory-model.md").read_text()
+        for control in (real.ROOT / "tests" / "emulator" / "controls").glob("*.control"):
+            self.assertRegex(text, r"(?<![\w-])%s(?![\w-])" % re.escape(control.stem))
+
+
 class Scripts(unittest.TestCase):
     def test_without_the_words_that_it_needs_a_script_says_which(self):
         needy = {"gpu-check.sh": (), "setup-check.sh": (), "same-choices.py": (), "check-upstream.sh": ("-a",)}
