@@ -96,20 +96,29 @@ static const char *found(const json_t *merged, const char *backend, unsigned gpu
     return is;
 }
 
-/* How many pairs failed in the entry for exactly this set; -1: there is none. */
-static int failures(const json_t *merged, const char *backend, unsigned gpus)
+/* The pairs that failed in the entry for exactly this set; NULL: there is none. */
+static const json_t *failed(const json_t *merged, const char *backend, unsigned gpus)
 {
     json_t *wanted = set(gpus);
-    const json_t *item;
-    int count = -1;
+    const json_t *item, *list = NULL;
     size_t i;
 
-    json_array_foreach(json_object_get(merged, "pairs"), i,
-                       item) if (strcmp(json_string_value(json_object_get(item, "backend")), backend) == 0 &&
-                                 json_equal(json_object_get(item, "gpus"), wanted)) count =
-        (int)json_array_size(json_object_get(item, "failed"));
+    json_array_foreach(json_object_get(merged, "pairs"), i, item)
+    {
+        if (strcmp(json_string_value(json_object_get(item, "backend")), backend) == 0 &&
+            json_equal(json_object_get(item, "gpus"), wanted))
+            list = json_object_get(item, "failed");
+    }
     json_decref(wanted);
-    return count;
+    return list;
+}
+
+/* How many; -1: there is no such entry. */
+static int failures(const json_t *merged, const char *backend, unsigned gpus)
+{
+    const json_t *list = failed(merged, backend, gpus);
+
+    return list ? (int)json_array_size(list) : -1;
 }
 
 static json_t *merge(json_t *before, json_t *run)
@@ -246,9 +255,11 @@ static void failed_kernels_taint_their_pairs(void **state)
 {
     json_t *merged =
         merge(verdict(3, "580", "host", 15, "PASS", no_pair()), verdict(3, "580", "host", 3, "FAIL", no_pair()));
+    json_t *both = json_pack("[[s, s], [s, s]]", "GPU-0", "GPU-1", "GPU-1", "GPU-0");
 
     (void)state;
-    assert_int_equal(failures(merged, "host", 15), 2);
+    assert_true(json_equal(failed(merged, "host", 15), both));
+    json_decref(both);
     json_decref(merged);
 }
 
@@ -374,10 +385,10 @@ static void a_second_probe_replaces_the_first(void **state)
 }
 
 /* Of what a later run on these GPUs says. */
-static bool takes_back(const char *backend, unsigned gpus, const char *is, json_t *failed)
+static bool takes_back(json_t *known, const char *backend, unsigned gpus, const char *is, json_t *now)
 {
-    json_t *before = verdict(3, "1", "push", 3, "PASS", no_pair());
-    json_t *merged = merge(json_incref(before), verdict(3, "1", backend, gpus, is, failed));
+    json_t *before = verdict(3, "1", "push", 3, json_array_size(known) ? "FAIL" : "PASS", known);
+    json_t *merged = merge(json_incref(before), verdict(3, "1", backend, gpus, is, now));
     const bool takes = sp_verdict_takes_back(before, merged);
 
     json_decref(before);
@@ -388,13 +399,15 @@ static bool takes_back(const char *backend, unsigned gpus, const char *is, json_
 static void what_is_taken_back_is_known(void **state)
 {
     (void)state;
-    assert_false(takes_back("push", 3, "PASS", no_pair()));
-    assert_false(takes_back("pull", 3, "FAIL", one_pair()));
-    assert_false(takes_back("push", 12, "FAIL", no_pair()));
-    assert_true(takes_back("push", 3, "FAIL", no_pair()));
-    assert_true(takes_back("push", 3, "INCONCLUSIVE", no_pair()));
-    assert_true(takes_back("push", 3, "PASS", one_pair()));
-    assert_true(takes_back("push", 3, NULL, no_pair()));
+    assert_false(takes_back(no_pair(), "push", 3, "PASS", no_pair()));
+    assert_false(takes_back(no_pair(), "pull", 3, "FAIL", one_pair()));
+    assert_false(takes_back(no_pair(), "push", 12, "FAIL", no_pair()));
+    assert_true(takes_back(no_pair(), "push", 3, "FAIL", no_pair()));
+    assert_true(takes_back(no_pair(), "push", 3, "INCONCLUSIVE", no_pair()));
+    assert_true(takes_back(no_pair(), "push", 3, "PASS", one_pair()));
+    assert_true(takes_back(no_pair(), "push", 3, NULL, no_pair()));
+    assert_false(takes_back(one_pair(), "push", 3, "FAIL", one_pair())); /* known before */
+    assert_true(takes_back(json_pack("[[s, s]]", "GPU-1", "GPU-0"), "push", 3, "FAIL", one_pair()));
 }
 
 int main(void)
