@@ -339,15 +339,19 @@ int sp_redact_text(char **out, struct sp_redaction *redaction, const char *text)
 
 /* ---- JSON ---- */
 
-/* Words of ours, that a host may happen to be called by. */
-static bool is_structure(const char *key)
+/* A word of ours, that a host or a user may happen to be called by. What others wrote there may be more than a word. */
+static bool is_structure(const char *key, const char *text)
 {
-    static const char *const keys[] = {"bdf",    "code", "id",     "label",  "level", "module", "nvlink",
-                                       "parent", "read", "result", "schema", "state", "status", "write"};
+    static const char *const keys[] = {
+        "algorithm", "atomics",   "backend",        "bdf",    "chosen", "code",   "fastest", "host",   "id",
+        "label",     "layout",    "level",          "module", "nvlink", "parent", "read",    "result", "peer-pull",
+        "runtime",   "peer-push", "schema",         "set",    "source", "state",  "status",  "stock",  "type",
+        "unit",      "write",     "virtualization",
+    };
 
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (strcmp(keys[i], key) == 0)
-            return true;
+            return !strpbrk(text, "/ ");
     return false;
 }
 
@@ -388,7 +392,7 @@ static int redact_value(json_t *value, struct sp_redaction *redaction, const cha
     int rc = SP_OK;
 
     if (json_is_string(value))
-        rc = is_structure(key) ? SP_OK : redact_string(value, redaction, key);
+        rc = is_structure(key, json_string_value(value)) ? SP_OK : redact_string(value, redaction, key);
     else if (json_is_array(value))
         json_array_foreach(value, i, item) rc = rc == SP_OK ? redact_value(item, redaction, "") : rc;
     else if (json_is_object(value))

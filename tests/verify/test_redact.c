@@ -139,6 +139,21 @@ static void settings_of_nccl_name_no_host(void **state)
     told(*state, "path", "/opt/Other Secret/lib/libnccl.so.2", "<path>");
 }
 
+static void words_of_ours_stay(void **state)
+{
+    struct sp_redaction *redaction = *state;
+    static const char *const keys[] = {"backend", "algorithm", "set", "layout", "source", "status"};
+    const struct sp_redact_words before = redaction->names;
+    char *called[] = {(char *)(uintptr_t) "push"};
+
+    redaction->names = (struct sp_redact_words){called, 1};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        told(redaction, keys[i], "push", "push");
+    told(redaction, "text", "push was here", "<name> was here");
+    told(redaction, "source", "the box of push", "the box of <name>");
+    redaction->names = before;
+}
+
 static void uuids_are_numbered(void **state)
 {
     static const struct example examples[] = {
@@ -158,6 +173,7 @@ int main(void)
         cmocka_unit_test(a_path_of_one_folder_is_one),
         cmocka_unit_test(what_is_no_path_of_anybody_stays),
         cmocka_unit_test(settings_of_nccl_name_no_host),
+        cmocka_unit_test(words_of_ours_stay),
         cmocka_unit_test(uuids_are_numbered),
     };
 

@@ -260,6 +260,16 @@ class Report(Install):
         self.assertIn(done.returncode, (0, 1, 5))
         self.assertNotIn("not valid", done.stderr)
 
+    def test_a_user_who_is_called_as_a_word_of_ours(self):
+        """It could not be read again: 'wheel' is a layout, and 'sglang' a patch set."""
+        whose = self.report(env={"USER": "alice"}).read_text()
+        for word in ("wheel", "sglang", "unset", "absent", "unknown", "pristine"):
+            path = self.report(env={"USER": word})
+            bundle = json.loads(path.read_text())
+            self.assertEqual(bundle["status"]["install"]["files"][0]["set"], "sglang")
+            self.assertEqual(run("report", "--from", str(path), "--out", str(path) + ".html").returncode, 0, word)
+        self.assertIn('"layout": "wheel"', whose)
+
     def test_standard_output_is_the_bundle_alone(self):
         done = run("report", "--site", str(self.site))
         self.assertEqual(json.loads(done.stdout)["schema"], "sgl-pcie-report/1")
