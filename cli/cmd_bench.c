@@ -137,7 +137,7 @@ static int run(const struct sp_args *args, struct sp_report *report)
 
 const struct sp_command sp_cmd_bench = {
     .name = "bench",
-    .summary = "measure it against what SGLang uses by itself, and write the profile",
+    .summary = "measure ours against what SGLang uses by itself, and write the profile",
     .description = description,
     .target = true,
     .options = options,
