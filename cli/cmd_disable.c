@@ -4,11 +4,9 @@
 #include <string.h>
 
 static const char *const description[] = {
-    "Takes away what enable persisted, and nothing else: SGLang of this environment is stock again from its next start "
-    "on, "
-    "unless SGLANG_FORCE_CUSTOM_AR_PCIE is set where it is started. The verdict stays. Where nothing is enabled, "
-    "nothing "
-    "is done.",
+    "Takes away what enable persisted, and nothing else: SGLang of this environment is stock again from its next "
+    "start on, unless SGLANG_FORCE_CUSTOM_AR_PCIE is set where it is started. The verdict stays. Where nothing is "
+    "enabled, nothing is done.",
     NULL,
 };
 

@@ -10,15 +10,11 @@
 
 static const char *const description[] = {
     "Persists SGLANG_FORCE_CUSTOM_AR_PCIE=1 for this environment: every shell, service and worker that uses this "
-    "Python sees "
-    "it. Where the variable itself is set, to 0 say, it wins.",
-    "It is refused without proof: the install must be patched and built, the verdict of verify must be fresh, of level "
-    "3 or "
-    "more, and hold a PASS, and the profile of bench must be fresh and show a size at which the PCIe all-reduce is "
-    "faster with the transports that passed. "
-    "What was persisted stays when the machine changes later: SGLang then takes what it would have taken by itself, "
-    "and says "
-    "why in its log.",
+    "Python sees it. Where the variable itself is set, to 0 say, it wins.",
+    "It is refused without proof: the install must be patched and built, the verdict of verify must be fresh, of "
+    "level 3 or more, and hold a PASS, and the profile of bench must be fresh and show a size at which the PCIe "
+    "all-reduce is faster with the transports that passed. What was persisted stays when the machine changes later: "
+    "SGLang then takes what it would have taken by itself, and says why in its log.",
     "By root it holds for every user, by another user for that user only. Where SGL_PCIE_STATE is set, SGLang has to "
     "be started with it, too, to find what was proved.",
     NULL,

@@ -9,14 +9,12 @@
 
 static const char *const description[] = {
     "Writes what is known of this machine and its install: a recording of the machine (its GPUs, the bridges above "
-    "them, "
-    "what the driver says), the state of the install, what verify proved, what bench measured, and what doctor finds. "
-    "Names of hosts and users, paths and serial numbers are replaced. Read it before you send it.",
+    "them, what the driver says), the state of the install, what verify proved, what bench measured, and what doctor "
+    "finds. Names of hosts and users, paths and serial numbers are replaced. Read it before you send it.",
     "With --out FILE.html it is a page for people: tables, plots, a picture of the machine, in one file that loads "
-    "nothing and runs nothing. Anything else gets one JSON object, for an issue; it is also what verify --from judges "
-    "and "
-    "what report --from shows: everything that is concluded about the machine can be concluded again elsewhere. Run as "
-    "root it has ACS, too.",
+    "nothing and runs nothing. Anything else gets one JSON object, for an issue; it is also what verify --from "
+    "judges and what report --from shows: everything that is concluded about the machine can be concluded again "
+    "elsewhere. Run as root it has ACS, too.",
     NULL,
 };
 

@@ -20,15 +20,15 @@
 #include <unistd.h>
 
 static const char *const description[] = {
-    "From a released wheel to an SGLang that uses the PCIe all-reduce: doctor, apply, build, verify, bench and enable, "
-    "one after the other, each as if it had been typed. The first that fails ends it: its reason and the next command "
-    "are shown, and an install that was stock before is stock again. A backend that verify found wrong does not end it "
-    "where another one was proved: that one is measured and enabled, as verify, bench and enable by hand would have "
-    "it.",
+    "From a released wheel to an SGLang that uses the PCIe all-reduce: doctor, apply, build, verify, bench and "
+    "enable, one after the other, each as if it had been typed. The first that fails ends it: its reason and the "
+    "next command are shown, and an install that was stock before is stock again. A backend that verify found wrong "
+    "does not end it where another one was proved: that one is measured and enabled, as verify, bench and enable by "
+    "hand would have it.",
     "Without two GPUs, which all of this is for, nothing is written.",
     "It may be interrupted at any point and run again: a write that was cut short is finished or rolled back first, "
-    "and what is done already is not done twice: a verdict and a profile that still hold and are of all the GPUs that "
-    "it is to serve are kept, unless --gpus or --level ask for others.",
+    "and what is done already is not done twice: a verdict and a profile that still hold and are of all the GPUs "
+    "that it is to serve are kept, unless --gpus or --level ask for others.",
     "What an interrupted run patched is taken back by the next one that fails, unless apply was typed meanwhile. A "
     "second one at work on the same install is refused.",
     "Where nothing is faster than what SGLang does by itself, that is said, and the install is stock again (1).",

@@ -16,21 +16,14 @@
 
 static const char *const description[] = {
     "Climbs a ladder of checks, up to --level, and writes a verdict about this machine and an install, which enable "
-    "and "
-    "SGLang go by. Level 1, grant: what the driver and the platform promise; nothing is run on a GPU. Level 2, "
-    "transfers: "
-    "stores, loads and copies between all pairs of GPUs, alone and all at once, and through host memory, and NCCL as a "
-    "witness. Level 3, "
-    "kernels: "
-    "every algorithm of the all-reduce against a reference, on the library that SGLang will load. Level 4, soak: the "
-    "same for "
-    "--minutes, and its time against NCCL.",
+    "and SGLang go by. Level 1, grant: what the driver and the platform promise; nothing is run on a GPU. Level 2, "
+    "transfers: stores, loads and copies between all pairs of GPUs, alone and all at once, and through host memory, "
+    "and NCCL as a witness. Level 3, kernels: every algorithm of the all-reduce against a reference, on the library "
+    "that SGLang will load. Level 4, soak: the same for --minutes, and its time against NCCL.",
     "A promise proves nothing, and a refusal of peer access is a warning, because the host backend needs none. The "
-    "verdict "
-    "holds for each backend (push, pull, host) and world size by itself; one that fails does not touch another, and a "
-    "run on some of the GPUs keeps what was proved on others. What could not "
-    "be decided, because another process computes on these GPUs or because a GPU, or NCCL, errs without any peer, is "
-    "inconclusive and "
+    "verdict holds for each backend (push, pull, host) and world size by itself; one that fails does not touch "
+    "another, and a run on some of the GPUs keeps what was proved on others. What could not be decided, because "
+    "another process computes on these GPUs or because a GPU, or NCCL, errs without any peer, is inconclusive and "
     "never enables anything.",
     "Of level 1, backends are judged as cand (worth a try), susp (expect it to fail), no (refused) or unknown.",
     NULL,
