@@ -1,5 +1,6 @@
 #include "verify/bench_run.h"
 #include "base/err.h"
+#include "verify/bench_field.h"
 #include "verify/bench_sets.h"
 
 #include <stdio.h>
@@ -219,7 +220,7 @@ static int tell_own(struct work *work, const struct sp_bench_set *job, const str
             continue;
         rc = sp_bench_rival_of(&at, group, "v1");
         if (rc == SP_OK)
-            (void)snprintf(group->rival[at].error, sizeof group->rival[at].error, "%s", why ? why : "it did not run");
+            sp_bench_copy(group->rival[at].error, sizeof group->rival[at].error, why ? why : "it did not run");
     }
     return rc;
 }
@@ -277,12 +278,6 @@ static int measure_own(struct work *work, const struct sp_bench_set *job, const 
 
 /* ---- links ---- */
 
-/* GB/s of a lane each way, less the coding. */
-static double lane_gbs(double speed)
-{
-    return speed <= 0 ? 0 : speed < 8 ? speed / 10 : speed < 64 ? speed / 8 * 128 / 130 : speed / 8 * 0.94;
-}
-
 static double least(double a, double b)
 {
     return a <= 0 || (b > 0 && b < a) ? b : a;
@@ -297,8 +292,8 @@ static void set_links(struct sp_bench_group *group, const struct sp_topology *to
         for (size_t k = 0; k < group->world; k++) {
             if (group->number[k] != topology->gpu[i].number || link->width <= 0 || link->gpu_width <= 0)
                 continue;
-            group->rates.link = least(group->rates.link, lane_gbs(link->possible_speed) * (double)link->width);
-            group->rates.link_most = least(group->rates.link_most, lane_gbs(link->gpu_speed) * (double)link->gpu_width);
+            group->rates.link = least(group->rates.link, sp_link_gbs(link->possible_speed, link->width));
+            group->rates.link_most = least(group->rates.link_most, sp_link_gbs(link->gpu_speed, link->gpu_width));
         }
     }
 }

@@ -5,6 +5,7 @@
  * peers: that is inconclusive, and so is the control.
  */
 #include "base/err.h"
+#include "verify/rates.h"
 #include "verify/rival.h"
 
 #include <stdio.h>
@@ -32,14 +33,14 @@ static const struct remedy remedies[] = {
      "the push and host backends do not load from peers"},
     {"latency", "flags to this peer are lost: sgl-pcie doctor names settings of ACS, IOMMU and driver that do it"},
     {"collapse",
-     "stores of several GPUs into one hinder each other: pull or host may be faster here, bench measures it"},
+     "stores of several GPUs at once hinder each other by more than sharing a link, as posted writes do behind some "
+     "switches: pull or host may be faster here, bench measures it"},
 };
 
 static void set_remedy(struct sp_check *check)
 {
-    if (check->status == SP_CHECK_WARN && strstr(check->id, "-rate."))
-        sp_check_remedy(check,
-                        "half of another pair's rate or less: compare generation and width of the links (level 1)");
+    if (check->status == SP_CHECK_WARN && !check->remedy && strstr(check->id, "-rate."))
+        sp_check_remedy(check, "half of another's rate or less: compare generation and width of the links (level 1)");
     for (size_t i = 0; i < sizeof remedies / sizeof *remedies && !check->remedy; i++)
         if (check->status != SP_CHECK_PASS && check->status != SP_CHECK_SKIP &&
             strncmp(check->id, remedies[i].kind, strlen(remedies[i].kind)) == 0)
@@ -105,6 +106,7 @@ static int add_check(struct sp_ladder *ladder, const json_t *line, const struct 
     check->actual = plain(json_object_get(line, "actual"));
     check->expected = plain(json_object_get(line, "expected"));
     check->unit = unit_of(line);
+    sp_rate_judge(ladder, check);
     set_remedy(check);
     return SP_OK;
 }

@@ -238,6 +238,13 @@ static int allocate(struct sp_topology *topology)
     return topology->pci && topology->gpu && topology->pair ? SP_OK : sp_err(SP_ECANNOT, "out of memory");
 }
 
+double sp_link_gbs(double speed, int64_t lanes)
+{
+    const double lane = speed < 8 ? speed / 10 : speed < 64 ? speed / 8 * 128 / 130 : speed / 8 * 0.94;
+
+    return speed > 0 && lanes > 0 ? lane * (double)lanes : 0;
+}
+
 int sp_topology_make(struct sp_topology *out, const struct sp_recording *recording, const size_t *gpus, size_t count)
 {
     int rc;

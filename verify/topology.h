@@ -67,6 +67,9 @@ struct sp_topology {
 int sp_topology_make(struct sp_topology *out, const struct sp_recording *recording, const size_t *gpus, size_t count);
 void sp_topology_free(struct sp_topology *topology);
 
+/* GB/s each way of so many lanes at so many GT/s, less the coding; 0 where one is not known. */
+double sp_link_gbs(double speed, int64_t lanes);
+
 /* Of two chosen GPUs; the label by the paths, else as recorded. */
 enum sp_label sp_topology_label(const struct sp_topology *topology, size_t a, size_t b);
 const char *sp_label_name(enum sp_label label);

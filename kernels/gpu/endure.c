@@ -145,21 +145,32 @@ static int soak_graph(trial *t, dice *own)
     return rc;
 }
 
+/* By the first rank's clock: all must go on, or none. */
+static int soak_more(trial *t, double begin, int *more)
+{
+    double mine = seconds_now() - begin, all[RANKS_MAX];
+    int rc = ranks_allgather(t->f.ranks, &mine, all, sizeof(mine));
+
+    *more = rc == 0 && (t->found->soaked < t->o->soak || all[0] < t->o->soak_s) && trial_any_left(t);
+    return rc;
+}
+
 int trial_soak(trial *t)
 {
     dice own = {t->d.state ^ ((uint64_t)t->f.first + 1) << 32};
     double begin = seconds_now();
     uint64_t before = 0, after = 0;
-    int round, a, rc = CODE_OK, last = 1;
+    int round, a, more, last = 1, rc = soak_more(t, begin, &more);
 
     for (a = 1; a < PAR_ALGORITHMS; a++)
         before += t->found->wrong[a];
-    for (round = 0; t->found->soaked < t->o->soak && rc == 0 && trial_any_left(t); round++) {
+    for (round = 0; rc == 0 && more; round++) {
         int as_graph = round % 4 == 3;
         rc = as_graph ? soak_graph(t, &own) : soak_calls(t, &own, SOAK_BATCH);
         last = t->n > 0 ? t->calls[t->n - 1].algorithm : last;
         t->found->soaked += (uint64_t)(as_graph ? SOAK_BATCH * SOAK_REPLAYS : SOAK_BATCH);
         rc = trial_end_batch(t, rc);
+        rc = rc != 0 ? rc : soak_more(t, begin, &more);
     }
     for (a = 1; a < PAR_ALGORITHMS; a++)
         after += t->found->wrong[a];

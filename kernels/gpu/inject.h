@@ -6,6 +6,8 @@
  *     drop     the end of what A stores into B is lost     lie     A's mapping of B leads elsewhere
  *     hang     A's kernel that stores into B never ends    delay   A comes late, by more than anybody waits
  *     die      A is killed                                 sick    A's own memory errs, without any peer
+ *     slow     what A stores into B takes eight times as long
+ *     collapse the same, but only while all others store, too
  *
  * and SGL_PCIE_INJECT=NAME:ALGORITHM, wherever the program makes a call of it:
  *

@@ -70,6 +70,7 @@ static const option_spec specs[] = {
     {"mode", "MODE", "smoke: process, local (all ranks in one process), both (default)", MODE, 0},
     {"max-bytes", "SIZE", "smoke: longest message (default 64M)", SIZE, TO(max_bytes)},
     {"soak", "N", "smoke: then N small calls under random delays, per group", NUMBER, TO(soak)},
+    {"soak-for", "SECONDS", "smoke: such calls for so long", SECONDS, TO(soak_s)},
     {"faults", NULL, "smoke: kill, stall and overlap ranks instead", FLAG, TO(faults)},
     {"sizes", "LIST", "perf: message sizes, K, M, G for KiB, MiB, GiB", SIZES, TO(sizes)},
     {"lanes", "LIST", "perf: blocks per call to try; 0 is the library's rule (default)", SIZES, TO(lanes)},

@@ -205,6 +205,16 @@ static int open_peers(fleet *f, void *own, void **peer)
     return ranks_agree(f->ranks, rc);
 }
 
+/* All ranks at once, each with a peer so many ranks on: an all-reduce meets all of these patterns, and the slowest of them. */
+static int measure_slower(double *slowest, fleet *f, char *window, int what)
+{
+    double rate = 0;
+    int rc = measure_rate(&rate, f, window, window, what);
+
+    *slowest = *slowest <= 0 || rate < *slowest ? rate : *slowest;
+    return rc;
+}
+
 static int measure_peer(link_rates *out, fleet *f)
 {
     void *peer[RANKS_MAX] = {NULL};
@@ -217,9 +227,11 @@ static int measure_peer(link_rates *out, fleet *f)
     if (rc == 0)
         rc = measure_latency(&out->peer_us, f, (uint32_t *)(void *)own, (uint32_t *)peer[other]);
     rc = rc != 0 ? rc : measure_exchange(&out->peer_exchange_us, f, (char *const *)peer);
-    next = (char *)peer[(f->first + 1) % f->world] + MODEL_FLAGS;
-    rc = rc != 0 ? rc : measure_rate(&out->peer_read, f, next, next, CHECK_READ);
-    rc = rc != 0 ? rc : measure_rate(&out->peer_write, f, next, next, CHECK_WRITE);
+    for (r = 1; r < f->world && rc == 0; r++) {
+        next = (char *)peer[(f->first + r) % f->world] + MODEL_FLAGS;
+        rc = measure_slower(&out->peer_read, f, next, CHECK_READ);
+        rc = rc != 0 ? rc : measure_slower(&out->peer_write, f, next, CHECK_WRITE);
+    }
     for (r = 0; r < f->world; r++)
         if (r != f->first && peer[r] != NULL)
             cudaIpcCloseMemHandle(peer[r]);

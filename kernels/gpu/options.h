@@ -27,7 +27,8 @@ typedef struct {
     unsigned dtypes;     /* bits of par_dtype */
     int process, local;  /* which modes smoke runs */
     int faults;          /* smoke: the fault tests instead */
-    uint64_t soak;       /* smoke: small calls in a row */
+    uint64_t soak;       /* smoke: small calls in a row, at least so many */
+    double soak_s;       /* and for so long */
     size_t max_bytes;
     size_list sizes;                  /* perf */
     size_list lanes, threads, chunks; /* perf: what to try; 0 is the library's rule */

@@ -67,6 +67,11 @@ static int one_dtype(trial *t, const dataset *d)
     return rc;
 }
 
+static int soaks(const options *o)
+{
+    return o->soak > 0 || o->soak_s > 0;
+}
+
 static int body(ranks *self, void *context)
 {
     const job *j = context;
@@ -93,7 +98,7 @@ static int body(ranks *self, void *context)
         }
     if (rc == 0 && last >= 0)
         rc = trial_life(t);
-    if (rc == 0 && last >= 0 && j->o->soak > 0)
+    if (rc == 0 && last >= 0 && soaks(j->o))
         rc = trial_soak(t);
     rank_note("closing");
     fleet_close(&t->f);
@@ -136,6 +141,7 @@ static void report_transport(const job *j, const ranks_outcome *outcome, int tra
 static void report_soak(const job *j, const ranks_outcome *outcome, const char *prefix)
 {
     const findings *f = &j->found[0];
+    const int cut = f->soaked < j->o->soak || f->soak_seconds < j->o->soak_s;
     uint64_t wrong = 0;
     char id[64];
     int p;
@@ -143,10 +149,10 @@ static void report_soak(const job *j, const ranks_outcome *outcome, const char *
     for (p = 0; p < (j->local ? 1 : j->world); p++)
         wrong += j->found[p].soak_wrong;
     snprintf(id, sizeof(id), "%s/soak", prefix);
-    report_check(id, wrong != 0 || f->soaked < j->o->soak ? CHECK_FAIL : CHECK_PASS,
-                 wrong != 0               ? CODE_WRONG
-                 : f->soaked < j->o->soak ? code_worse(outcome->code, CODE_CHECK)
-                                          : 0,
+    report_check(id, wrong != 0 || cut ? CHECK_FAIL : CHECK_PASS,
+                 wrong != 0 ? CODE_WRONG
+                 : cut      ? code_worse(outcome->code, CODE_CHECK)
+                            : 0,
                  f->soak_seconds, "%llu calls in a row, %llu wrong elements", (unsigned long long)f->soaked,
                  (unsigned long long)wrong);
 }
@@ -177,7 +183,7 @@ static void run_group(job *j, const probe *p, int world, int local)
         if (mine != 0)
             report_transport(j, &outcome, transport, prefix);
     }
-    if (j->o->soak > 0)
+    if (soaks(j->o))
         report_soak(j, &outcome, prefix);
     shared_free(j->found, bytes);
     j->found = NULL;

@@ -14,6 +14,7 @@ enum {
     COME_S = 10,      /* and a rank until it comes to the next one */
     LATE_S = 30,      /* an injected delay */
     PASSES = 64,      /* over the window, for a rate */
+    SLOWER = 8,       /* times, injected */
     PINGS = 500,
     REPEATS = 2,      /* of a test of all pairs at once */
     FLAG = TRANSFER_BOX_DATA, PING = FLAG + 1024, ACK = FLAG + 2048
@@ -376,16 +377,21 @@ static int stream_window(transfer *t, char *window, int what, int passes)
     return CUDA(check_stream(window, window, TRANSFER_WINDOW, passes, what, t->sink, t->stream[0]));
 }
 
-/* Decimal GB/s of one kernel over a window. */
-static int time_window(transfer *t, char *window, int what, double *rate)
+static int warm_window(transfer *t, char *window, int what)
+{
+    int rc = stream_window(t, window, what, 4);
+
+    return rc != 0 ? rc : settle(t);
+}
+
+/* Decimal GB/s of one kernel over a window; `slower`: an injected fault, so much longer for as many bytes. */
+static int time_window(transfer *t, char *window, int what, int slower, double *rate)
 {
     stopwatch watch;
     double us = 0;
-    int rc = stream_window(t, window, what, 4);
+    int rc = start_watch(&watch, t->stream[0]);
 
-    rc = rc != 0 ? rc : settle(t);
-    rc = rc != 0 ? rc : start_watch(&watch, t->stream[0]);
-    rc = rc != 0 ? rc : stream_window(t, window, what, PASSES);
+    rc = rc != 0 ? rc : stream_window(t, window, what, PASSES * slower);
     rc = rc != 0 ? rc : stop_watch(t, &watch, &us);
     *rate = us > 0 ? (double)TRANSFER_WINDOW * PASSES / us * 1e-3 : 0;
     return rc;
@@ -393,28 +399,54 @@ static int time_window(transfer *t, char *window, int what, double *rate)
 
 static int rate_pair(transfer *t, const step *s)
 {
-    const int load = s->kind == STEP_LOAD_RATE;
+    const int load = s->kind == STEP_LOAD_RATE, what = load ? CHECK_READ : CHECK_WRITE;
     double rate = 0;
+    char *window;
     int rc;
 
     if (t->me != s->a)
         return CODE_OK;
-    rc = time_window(t, load ? outbox(t->peer[s->b], s->a) : inbox(t->peer[s->b], s->a), load ? CHECK_READ : CHECK_WRITE,
-                     &rate);
+    window = load ? outbox(t->peer[s->b], s->a) : inbox(t->peer[s->b], s->a);
+    rc = warm_window(t, window, what);
+    rc = rc != 0 ? rc : time_window(t, window, what, !load && injected("slow", s->a, s->b) ? SLOWER : 1, &rate);
     if (rc == 0)
         board_number(t->board, s->kind, s->a, s->b, rate, "GB/s");
     return rc;
 }
 
+/* What a rank stores lies in its own window, what it loads in the next rank's. */
+static int rate_host(transfer *t, const step *s)
+{
+    const int load = s->kind == STEP_HOST_LOAD_RATE, what = load ? CHECK_READ : CHECK_WRITE;
+    const int of = load ? (t->me + 1) % t->world : t->me;
+    char *window = host_window(t->host, of, of);
+    double rate = 0;
+    int rc = meet(t, warm_window(t, window, what));
+
+    rc = rc != 0 ? rc : time_window(t, window, what, 1, &rate);
+    if (rc == 0)
+        board_number(t->board, s->kind, t->me, 0, rate, "GB/s");
+    return rc;
+}
+
+/* Where the words of a pair are that this rank looks at and that it sets. */
+static void ping_words(transfer *t, const step *s, int offset, uint32_t **in, uint32_t **out)
+{
+    const int other = t->me == s->a ? s->b : s->a, host = s->kind == STEP_HOST_LATENCY;
+
+    *in = word_at(host ? host_box(t->host, other, t->me) : box(t->own, other), offset);
+    *out = word_at(host ? host_box(t->host, t->me, other) : box(t->peer[other], t->me), offset);
+}
+
 static int ping_once(transfer *t, const step *s, int offset, double *us)
 {
-    const int other = t->me == s->a ? s->b : s->a;
+    uint32_t *in, *out;
     stopwatch watch;
     int rc = start_watch(&watch, t->stream[0]);
 
+    ping_words(t, s, offset, &in, &out);
     if (rc == 0)
-        rc = CUDA(check_ping_pong(word_at(box(t->own, other), offset), word_at(box(t->peer[other], t->me), offset),
-                                  t->me == s->a, PINGS, t->sink, t->stream[0]));
+        rc = CUDA(check_ping_pong(in, out, t->me == s->a, PINGS, t->sink, t->stream[0]));
     return rc != 0 ? rc : stop_watch(t, &watch, us);
 }
 
@@ -441,26 +473,33 @@ static int ping_pair(transfer *t, const step *s)
     return meet(t, rc);
 }
 
-/* All others store into one GPU at once: together they should reach what one of them does alone. */
+static int store_among_all(transfer *t, const step *s, int b)
+{
+    double rate = 0;
+    int rc = time_window(t, inbox(t->peer[b], t->me), CHECK_WRITE, injected("collapse", t->me, b) ? SLOWER : 1, &rate);
+
+    if (rc == 0)
+        board_number(t->board, s->kind, t->me, b, rate, "GB/s");
+    return rc;
+}
+
+/*
+ * All store at once, each into the GPU that is so many ranks on, then so many more: among these rounds are those in which
+ * neighbours on one switch store to different ways out of it, where posted writes have collapsed.
+ */
 static int collapse(transfer *t, const step *s)
 {
-    const int writes = t->me != s->a && t->board->granted[t->me][s->a];
-    double us = 0, all[RANKS_MAX], slowest = 0;
-    int p, writers = 0, rc = meet(t, CODE_OK);
-    stopwatch watch;
+    int on, rc = CODE_OK;
 
-    if (rc == 0 && writes) {
-        rc = start_watch(&watch, t->stream[0]);
-        rc = rc != 0 ? rc : stream_window(t, inbox(t->peer[s->a], t->me), CHECK_WRITE, PASSES);
-        rc = rc != 0 ? rc : stop_watch(t, &watch, &us);
+    for (on = 1; on < t->world && rc == 0; on++) {
+        const int b = (t->me + on) % t->world;
+
+        rc = meet(t, rc);
+        if (rc == 0 && t->board->granted[t->me][b])
+            rc = store_among_all(t, s, b);
+        else if (rc == 0)
+            board_put(t->board, s->kind, t->me, b, CHECK_SKIP, CODE_OK, "no peer access");
     }
-    rc = rc != 0 ? rc : ranks_allgather(t->ranks, &us, all, sizeof(us));
-    for (p = 0; p < t->world && rc == 0; p++) {
-        writers += all[p] > 0;
-        slowest = all[p] > slowest ? all[p] : slowest;
-    }
-    if (rc == 0 && t->me == s->a && slowest > 0)
-        board_number(t->board, s->kind, s->a, 0, (double)writers * TRANSFER_WINDOW * PASSES / slowest * 1e-3, "GB/s");
     return rc;
 }
 
@@ -490,7 +529,9 @@ static int (*const runs[STEP_KINDS])(transfer *, const step *) = {
     [STEP_COPY] = write_pair,       [STEP_COPY_READ] = copy_read_pair, [STEP_STORE] = write_pair,
     [STEP_STORE_FLAG] = flag_pair,  [STEP_LOAD] = load_pair,        [STEP_LOAD_FLAG] = flag_pair,
     [STEP_COPY_ALL] = all_pairs,    [STEP_STORE_ALL] = all_pairs,   [STEP_LOAD_ALL] = all_pairs,
-    [STEP_LATENCY] = ping_pair,     [STEP_STORE_RATE] = rate_pair,  [STEP_LOAD_RATE] = rate_pair,
+    [STEP_LATENCY] = ping_pair,     [STEP_HOST_LATENCY] = ping_pair,
+    [STEP_STORE_RATE] = rate_pair,  [STEP_LOAD_RATE] = rate_pair,
+    [STEP_HOST_STORE_RATE] = rate_host, [STEP_HOST_LOAD_RATE] = rate_host,
     [STEP_COLLAPSE] = collapse,
 };
 

@@ -27,9 +27,12 @@ typedef enum {
     STEP_STORE_ALL,
     STEP_LOAD_ALL,
     STEP_LATENCY,    /* A, B: one way, by a flag to and fro */
+    STEP_HOST_LATENCY,
     STEP_STORE_RATE, /* A, B */
     STEP_LOAD_RATE,
-    STEP_COLLAPSE,   /* into A: all others store at once */
+    STEP_HOST_STORE_RATE, /* A, all at once: to and from host memory */
+    STEP_HOST_LOAD_RATE,
+    STEP_COLLAPSE,   /* A, B, all at once, each into another's memory */
     STEP_KINDS
 } step_kind;
 

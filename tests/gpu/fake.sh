@@ -32,7 +32,8 @@ run 2 "bad value 'nan' for --seed" -- smoke --seed nan
 run 2 "bad value '1e30' for --gpus" -- smoke --gpus 1e30
 run 2 "bad value 'nan' for --timeout" -- smoke --timeout nan
 run 2 "unexpected 'extra'" -- smoke extra
-run 0 'PASS smoke/process/2/push' FAKE_GPUS=2 -- smoke $small --soak 2000
+run 0 'PASS smoke/process/2/soak .* 2[0-9]* calls in a row' FAKE_GPUS=2 -- smoke $small --soak 2000
+run 0 'PASS smoke/process/2/soak *2\.[0-9] s' FAKE_GPUS=2 -- smoke $small --soak-for 2
 run 0 'PASS smoke/local/3/host' FAKE_GPUS=1 -- smoke --types fp16 --world 3 --max-bytes 16K --mode local
 run 0 'PASS smoke/process/2/push' FAKE_GPUS=1 -- smoke $small --gpus 0,0
 run 5 'gpus 0,0 lets two share one' FAKE_GPUS=1 -- smoke --mode process

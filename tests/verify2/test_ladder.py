@@ -179,6 +179,23 @@ class Faults(Ladder):
         self.fault("delay", 8, ["store.0-1"], {"push": "FAIL", "pull": "PASS", "host": "PASS"})
         self.assertIn("rank 0", self.checks["store.0-1"]["actual"])
 
+    def test_stores_that_are_slow_are_a_warning(self):
+        four = {"FAKE_GPUS": ",".join(FOUR), "STANDIN_GPUS": "4"}
+        self.verify("--level", "2", expect=0, SGL_PCIE_INJECT="slow:0-1", **four)
+        self.assertEqual(self.checks["store-rate.0-1"]["status"], "WARN")
+        self.assertIn("half of another's rate", self.checks["store-rate.0-1"]["remedy"])
+        self.verify("--level", "2", expect=0, SGL_PCIE_INJECT="collapse:2-1", **four)
+        self.assertEqual(self.checks["collapse.2-1"]["status"], "WARN")
+        self.assertIn("pull or host may be faster", self.checks["collapse.2-1"]["remedy"])
+        self.assertEqual(self.checks["collapse.0-1"]["unit"], "GB/s")
+
+    def test_host_memory_has_figures_without_any_peer(self):
+        self.verify("--level", "2", expect=0, FAKE_NO_P2P="0-1")
+        for name, unit in (("host-latency.0-1", "us"), ("host-store-rate.1", "GB/s"), ("host-load-rate.0", "GB/s")):
+            self.assertEqual(self.checks[name]["unit"], unit)
+            self.assertGreater(self.checks[name]["actual"], 0)
+        self.assertNotIn("collapse.0-1", self.checks, "of two ranks none can hinder another")
+
     def test_a_rank_that_dies(self):
         self.fault("die", 1, ["store.0-1"], {"push": "FAIL", "pull": "PASS", "host": "PASS"})
 
