@@ -61,17 +61,14 @@ static bool same_set(const struct sp_set *a, const struct sp_set *b)
     return a->count == b->count && memcmp(a->at, b->at, a->count * sizeof *a->at) == 0;
 }
 
-static void add(struct sp_bench_set *list, size_t *count, const struct sp_set *set, size_t backend)
+static void add(struct sp_bench_set *list, size_t *count, const struct sp_set *set)
 {
     size_t at = 0;
 
     while (at < *count && !same_set(&list[at].set, set))
         at++;
-    if (at == SP_BENCH_SETS)
-        return;
-    if (at == *count)
+    if (at == *count && at < SP_BENCH_SETS)
         list[(*count)++] = (struct sp_bench_set){.set = *set};
-    list[at].backend[backend] = true;
 }
 
 static bool is_world(size_t world, size_t all)
@@ -88,7 +85,10 @@ size_t sp_bench_sets(struct sp_bench_set out[SP_BENCH_SETS], const struct sp_sub
     for (size_t world = 2; world <= gpus->count && world <= SP_WORLD_MAX; world++)
         for (size_t i = 0; i < SP_BENCH_BACKENDS && is_world(world, gpus->count); i++)
             if (find_set(&set, &search, sp_backends[i], world))
-                add(out, &count, &set, i);
+                add(out, &count, &set);
+    for (size_t at = 0; at < count; at++) /* all that passed on a set, also where another set came first for it */
+        for (size_t i = 0; i < SP_BENCH_BACKENDS; i++)
+            out[at].backend[i] = covers(&search, &out[at].set, sp_backends[i]);
     return count;
 }
 

@@ -339,7 +339,7 @@ class Four(Bench):
             )
             for group in self.bench()["bench"]["groups"]
         ]
-        self.assertEqual(groups, [([2, 3], {"push"}), ([0, 1], {"host"}), ([0, 1, 2, 3], {"host"})])
+        self.assertEqual(groups, [([2, 3], {"push", "host"}), ([0, 1], {"host"}), ([0, 1, 2, 3], {"host"})])
 
 
 STOCK = """
