@@ -395,6 +395,7 @@ class Own(Bench):
         rows, rivals = self.rows(FAKE_V1="there is no kernel package")
         self.assertEqual({row["stock"] for row in rows.values()}, {"nccl"})
         self.assertIn("there is no kernel package", rivals["v1"]["error"])
+        self.assertRegex(self.rows(FAKE_V1="\u00e9" * 200, LC_ALL="C.UTF-8")[1]["v1"]["error"], "^\u00e9{127}$")
 
 
 class OwnProgram(unittest.TestCase):
