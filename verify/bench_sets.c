@@ -94,36 +94,17 @@ size_t sp_bench_sets(struct sp_bench_set out[SP_BENCH_SETS], const struct sp_sub
 
 /* ---- what is measured already ---- */
 
-static bool is_of(const json_t *table, const struct sp_subjects *gpus, const struct sp_set *set)
+static bool has_tables(const json_t *profile, const json_t *verdict, const struct sp_subjects *gpus,
+                       const struct sp_set *set)
 {
-    const json_t *list = json_object_get(table, "gpus");
-    bool same = json_array_size(list) == set->count;
+    json_t *uuids = json_array();
+    bool has;
 
-    for (size_t i = 0; i < set->count && same; i++)
-        same = sp_uuids_have(list, gpus->uuid[set->at[i]]);
-    return same;
-}
-
-static bool has_table(const json_t *profile, const struct sp_subjects *gpus, const struct sp_set *set,
-                      const bool backend[SP_BENCH_BACKENDS])
-{
-    const json_t *tables = json_object_get(profile, "tables");
-    bool found = false;
-
-    for (size_t i = 0; i < json_array_size(tables) && !found; i++)
-        found = is_of(json_array_get(tables, i), gpus, set) && sp_serve_fits(json_array_get(tables, i), backend);
-    return found;
-}
-
-/* A run leaves a table for peers alone and one for the host alone, of what was proved by then: if one of them is
- * missing, that was proved since. */
-static bool has_tables(const json_t *profile, const struct sp_subjects *gpus, const struct sp_bench_set *set)
-{
-    const bool peers[SP_BENCH_BACKENDS] = {set->backend[0], set->backend[1]};
-    const bool host[SP_BENCH_BACKENDS] = {[2] = set->backend[2]};
-
-    return (!(peers[0] || peers[1]) || has_table(profile, gpus, &set->set, peers)) &&
-           (!host[2] || has_table(profile, gpus, &set->set, host));
+    for (size_t i = 0; i < set->count; i++)
+        (void)json_array_append_new(uuids, json_string(gpus->uuid[set->at[i]]));
+    has = !sp_serve_unmeasured(profile, verdict, uuids);
+    json_decref(uuids);
+    return has;
 }
 
 bool sp_bench_sets_have(const json_t *profile, const struct sp_subjects *gpus, const json_t *verdict)
@@ -133,6 +114,6 @@ bool sp_bench_sets_have(const json_t *profile, const struct sp_subjects *gpus, c
     bool all = count > 0;
 
     for (size_t i = 0; i < count && all; i++)
-        all = has_tables(profile, gpus, &list[i]);
+        all = has_tables(profile, verdict, gpus, &list[i].set);
     return all;
 }

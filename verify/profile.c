@@ -142,10 +142,13 @@ static int say_group(struct sp_buf *out, const json_t *profile, const json_t *ve
 {
     const json_t *table;
     const enum sp_served is = sp_serve_group(&table, profile, verdict, gpus);
+    const char *unmeasured = verdict ? sp_serve_unmeasured(profile, verdict, gpus) : NULL;
     int rc = sp_buf_printf(out, "%s%zu GPUs: ", out->len ? "; " : "", json_array_size(gpus));
 
     if (rc == SP_OK)
         rc = is == SP_SERVED_UNMEASURED ? sp_buf_printf(out, "not measured") : sp_profile_windows(out, table);
+    if (rc == SP_OK && is != SP_SERVED_UNMEASURED && unmeasured)
+        rc = sp_buf_printf(out, ", %s not measured", unmeasured);
     return rc;
 }
 

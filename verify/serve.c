@@ -61,6 +61,24 @@ static const json_t *find_table(const json_t *profile, const json_t *gpus, const
     return exact ? exact : other;
 }
 
+static bool has_own_table(const json_t *profile, const json_t *gpus, const bool passed[SP_TRANSPORTS])
+{
+    const json_t *table = find_table(profile, gpus, passed);
+
+    return table && sp_uuids_same(json_object_get(table, "gpus"), gpus);
+}
+
+const char *sp_serve_unmeasured(const json_t *profile, const json_t *verdict, const json_t *gpus)
+{
+    bool passed[SP_TRANSPORTS];
+    const bool any = find_passed(passed, verdict, gpus);
+    const bool peers[SP_TRANSPORTS] = {passed[0], passed[1], false}, host[SP_TRANSPORTS] = {false, false, passed[2]};
+
+    if (any && (peers[0] || peers[1]) && !has_own_table(profile, gpus, peers))
+        return "peers";
+    return any && host[2] && !has_own_table(profile, gpus, host) ? "host" : NULL;
+}
+
 static bool entry_wins(const json_t *entry)
 {
     const char *algorithm = json_string_value(json_object_get(entry, "algorithm"));

@@ -29,6 +29,10 @@ bool sp_serve_fits(const json_t *table, const bool passed[SP_TRANSPORTS]);
 /* *table: of the profile, or NULL. */
 enum sp_served sp_serve_group(const json_t **table, const json_t *profile, const json_t *verdict, const json_t *gpus);
 
+/* What passed for these GPUs, and was not measured on them: "peers" or "host"; NULL: nothing. A run leaves a table for
+ * peers alone and one for the host alone, of what had passed by then. */
+const char *sp_serve_unmeasured(const json_t *profile, const json_t *verdict, const json_t *gpus);
+
 /* The best that any group has: of those that the profile has tables for, and those that the verdict has results of. */
 enum sp_served sp_serve_best(const json_t *profile, const json_t *verdict);
 
