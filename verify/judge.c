@@ -12,7 +12,8 @@ static const char *const needs_pull[] = {"load", "load-flag", "load-all", NULL};
 static const char *const needs_host[] = {"host", "host-flag", NULL};
 static const char *const *const needs[] = {needs_push, needs_pull, needs_host};
 
-/* Checks of a backend on a set that count where they were run. */
+/* Checks of a backend that count where they were run, whatever set they were run on: they are run on the largest only.
+ */
 static const char *const also[] = {"death", "soak"};
 
 /* Outcomes in order: of all that a result needs, the worst decides. */
@@ -182,6 +183,19 @@ static void weigh_set(struct finding *finding, const struct sp_checks *checks, c
                 weigh_pair(finding, checks, kinds, gpus->number[set->at[a]], gpus->number[set->at[b]]);
 }
 
+static void weigh_also(struct finding *finding, const struct sp_checks *checks, const char *backend)
+{
+    char prefix[SP_CHECK_ID];
+
+    for (size_t k = 0; k < sizeof also / sizeof *also; k++) {
+        const int len = snprintf(prefix, sizeof prefix, "%s.%s.", also[k], backend);
+
+        for (size_t i = 0; i < checks->count; i++)
+            if (strncmp(checks->item[i]->id, prefix, (size_t)len) == 0)
+                weigh(finding, checks, checks->item[i]->id);
+    }
+}
+
 static void judge_set(struct finding *out, const struct sp_checks *checks, const struct sp_subjects *gpus,
                       const char *backend, const char *name, const struct set *set)
 {
@@ -193,11 +207,7 @@ static void judge_set(struct finding *out, const struct sp_checks *checks, const
     weigh_set(out, checks, gpus, sp_backend_needs(backend), set);
     (void)snprintf(id, sizeof id, "kernels.%s.%s", backend, name);
     weigh(out, checks, id);
-    for (size_t i = 0; i < sizeof also / sizeof *also; i++) {
-        (void)snprintf(id, sizeof id, "%s.%s.%s", also[i], backend, name);
-        if (sp_check_find(checks, id))
-            weigh(out, checks, id);
-    }
+    weigh_also(out, checks, backend);
     if (control.outcome != PASSED) {
         *out = control;
         out->outcome = UNPROVED;

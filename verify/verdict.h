@@ -22,7 +22,7 @@
  *     host-flag.A-B            a flag in host memory is not seen before its data         host
  *     kernels.BACKEND.A-B-…    every algorithm of the backend, on these GPUs             BACKEND
  *     death.BACKEND.A-B-…      the others notice when a rank dies; as soak                BACKEND
- *     soak.BACKEND.A-B-…       the same, for long; needed once it was run                BACKEND
+ *     soak.BACKEND.A-B-…       the same, for long; needed once it was run, on all sets    BACKEND
  *
  * A and B are NVML's numbers. The copy engine (copy.A-B, copy-all.A-B) and NCCL as it comes (nccl.default) are
  * judged and reported and needed by nobody. nccl.host counts where it gave wrong sums or hung; where there is no

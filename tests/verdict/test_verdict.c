@@ -194,6 +194,7 @@ static void a_soak_or_a_death_that_was_run_is_needed(void **state)
     (void)state;
     expect_needed_once_run("soak.push.0-1");
     expect_needed_once_run("death.push.0-1");
+    expect_needed_once_run("death.push.0-1-2-3"); /* of the largest set, for the smaller ones, too */
 }
 
 /* NCCL without peer access, in every state, beside every needed check in every state: wrong or undecided is the
