@@ -1,7 +1,6 @@
 #include "verify/bench_sets.h"
 #include "verify/covers.h"
 #include "verify/serve.h"
-#include "verify/uuids.h"
 
 #include <string.h>
 
