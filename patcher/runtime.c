@@ -352,10 +352,18 @@ static bool is_listed(const struct sp_runtime *all, const char *path)
     return found;
 }
 
-static bool is_state(const char *path)
+/* Names that mean us whatever RECORD says, which may be lost: SGLang and status take what bears them for ours. */
+static bool is_named(const char *path)
 {
-    return strcmp(path, SP_STATE_DIR "/install.json") == 0 || strcmp(path, SP_STATE_DIR "/flag.json") == 0 ||
-           strcmp(path, SP_SETUP_MARK) == 0;
+    static const char *const names[] = {
+        SP_STATE_DIR "/install.json", SP_STATE_DIR "/flag.json", SP_SETUP_MARK,
+        PACKAGE "/libpar.so",         PACKAGE "/sgl-pcie-gpu",   PACKAGE "/_sgl_pcie.abi3.so",
+        PACKAGE "/build.json",        PACKAGE "/libupstream.so", PACKAGE "/upstream.json"};
+    bool found = false;
+
+    for (size_t i = 0; i < sizeof names / sizeof *names && !found; i++)
+        found = strcmp(path, names[i]) == 0;
+    return found;
 }
 
 /* wanted: only with these bytes; NULL: with any. One that has gone meanwhile is none. */
@@ -380,7 +388,7 @@ static int take_ours(struct sp_runtime *out, int site_fd, const struct sp_runtim
         const char *path = names->file[i].path;
         const struct sp_runtime_file *source = sp_runtime_find(&sources, path);
 
-        if (is_state(path) || is_listed(out, path))
+        if (is_named(path) || is_listed(out, path))
             rc = take(out, site_fd, path, NULL);
         else if (source != NULL)
             rc = take(out, site_fd, path, &source->bytes);
