@@ -84,6 +84,8 @@ static const char *read_owned(struct sp_buf *out, int fd)
         return "not a file";
     if (st.st_uid != 0 && st.st_uid != geteuid())
         return "belongs to another user";
+    if (st.st_mode & 022)
+        return "others than its owner may write it";
     if (st.st_size > FILE_MAX)
         return "too large";
     while (got > 0 && out->len <= FILE_MAX) {

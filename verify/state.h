@@ -4,10 +4,9 @@
  *
  * FOLDER is $SGL_PCIE_STATE; else /var/lib/sgl-pcie for root; else .local/state/sgl-pcie of the home in the passwd
  * database, and for reading /var/lib/sgl-pcie after that. KEY names the install. A file counts only if it is a regular
- * one, of at most 4 MiB, owned by root or by the reader, and sound (sound.h). Of two that count one that
- * still holds is read, of two of those the newer: what root finds today is not hidden by what a user proved last week,
- * nor the other way round. It is written beside and renamed: whoever reads, reads a
- * whole one.
+ * one, of at most 4 MiB, owned by root or by the reader, not for others to write, and sound (sound.h). Of two that
+ * count one that still holds is read, of two of those the newer: what root finds today is not hidden by what a user
+ * proved last week, nor the other way round. It is written beside and renamed: whoever reads, reads a whole one.
  *
  * What root writes stays root's, also in somebody else's folder: the owner has a meaning, root's counts for every user.
  * Folders that root makes there are given to the owner of the folder above, who may replace and remove what is in them.

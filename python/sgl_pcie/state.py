@@ -83,6 +83,8 @@ def _read_owned(path):
             raise ValueError("not a file")
         if st.st_uid not in (0, os.geteuid()):
             raise ValueError("belongs to another user, %d" % st.st_uid)
+        if st.st_mode & 0o022:
+            raise ValueError("others than its owner may write it")
         if st.st_size > MAX_BYTES:
             raise ValueError("larger than %d bytes" % MAX_BYTES)
         return file.read(MAX_BYTES)

@@ -170,6 +170,13 @@ class Files(Case):
             self.assertFalse(self.shown(self.site)["present"])
             self.assertIn("another user", self.loaded(self.site))
             os.chown(path, 0, 0)
+        for mode in (0o664, 0o646, 0o666):  # whoever wrote that, its owner need not have
+            path.chmod(mode)
+            told = self.shown(self.site)
+            self.assertFalse(told["present"], oct(mode))
+            for said in (told["reasons"][0], self.loaded(self.site)):
+                self.assertIn("verdict.json: others than its owner may write it", said)
+        path.chmod(0o644)
         moved = path.with_name("elsewhere")
         path.rename(moved)
         path.symlink_to(moved)
@@ -275,14 +282,16 @@ class Files(Case):
         self.assertEqual(os.stat(path).st_uid, 4711)
         self.assertFalse(self.shown(self.site)["present"], "what a user proved holds for that user, not for root")
 
-    def test_a_strict_umask_hides_nothing(self):
-        old = os.umask(0o077)
-        try:
-            path = self.write(self.site, "verdict.json", verdict({"driver": "1", "gpu 0": "a", "libpar.so": "b"}))
-        finally:
-            os.umask(old)
-        for part in (path, path.parent, path.parent.parent):
-            self.assertTrue(os.stat(part).st_mode & 0o004, part)
+    def test_no_umask_hides_it_or_opens_it(self):
+        for umask in (0o077, 0o000):
+            shutil.rmtree(self.state, ignore_errors=True)
+            old = os.umask(umask)
+            try:
+                path = self.write(self.site, "verdict.json", verdict({"driver": "1", "gpu 0": "a", "libpar.so": "b"}))
+            finally:
+                os.umask(old)
+            modes = [os.stat(part).st_mode & 0o777 for part in (path, path.parent, path.parent.parent)]
+            self.assertEqual(modes, [0o644, 0o755, 0o755])
 
 
 class Sound(Case):
