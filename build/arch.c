@@ -1,5 +1,6 @@
 #include "build/arch.h"
 #include "base/err.h"
+#include "verify/child.h"
 #include "verify/nvml.h"
 
 #include <stdio.h>
@@ -83,40 +84,61 @@ int sp_archs_known(struct sp_archs *out, const struct sp_toolchain *tools, unsig
 
 /* ---- the GPUs that are here ---- */
 
-static int read_gpus(struct sp_gpus *out, const struct sp_nvml *nvml)
+struct answer {
+    struct sp_gpus gpus;
+    bool mute; /* the driver cannot say what the GPU of this number can do */
+    unsigned number;
+};
+
+static void read_gpus(struct answer *out, const struct sp_nvml *nvml)
 {
     const int64_t cuda = sp_nvml_cuda(nvml);
 
-    out->driver = true;
-    out->cuda_major = cuda == SP_ABSENT ? 0 : (unsigned)(cuda / 1000);
-    for (unsigned i = 0; i < sp_nvml_count(nvml); i++) {
+    out->gpus.driver = true;
+    out->gpus.cuda_major = cuda == SP_ABSENT ? 0 : (unsigned)(cuda / 1000);
+    for (unsigned i = 0; i < sp_nvml_count(nvml) && !out->mute; i++) {
         int64_t major, minor;
 
         sp_nvml_capability(nvml, i, &major, &minor);
-        if (major == SP_ABSENT)
-            return sp_err_hint(sp_err(SP_ECANNOT, "the driver cannot say what GPU %u can do", i),
-                               "name the architecture: sgl-pcie build --arch sm_90");
-        add(&out->archs, (unsigned)(10 * major + minor));
+        out->mute = major == SP_ABSENT;
+        out->number = i;
+        if (!out->mute)
+            add(&out->gpus.archs, (unsigned)(10 * major + minor));
     }
-    return 0;
+}
+
+/* In the child. */
+static void ask_nvml(int fd, const void *context)
+{
+    struct answer answer = {.mute = false};
+    struct sp_nvml *nvml;
+
+    (void)context;
+    if (sp_nvml_open(&nvml) == 0)
+        read_gpus(&answer, nvml);
+    (void)sp_write_all(fd, &answer, sizeof answer, "what NVML says");
 }
 
 int sp_gpus_find(struct sp_gpus *out, bool needed)
 {
-    struct sp_nvml *nvml;
-    int rc = sp_nvml_open(&nvml);
+    struct sp_buf bytes = SP_BUF_INIT;
+    struct answer answer = {.mute = false};
+    int rc = sp_child_ask(&bytes, SP_NVML_SECONDS, ask_nvml, NULL);
 
-    *out = (struct sp_gpus){.driver = false};
-    if (rc < 0) {
-        sp_err_clear();
-        return 0;
-    }
-    rc = read_gpus(out, nvml);
-    sp_nvml_close(nvml);
+    if (rc < 0)
+        rc = sp_err_wrap(rc, "NVML does not say which GPUs are here");
+    else if (bytes.len == sizeof answer)
+        memcpy(&answer, bytes.data, sizeof answer);
+    if (rc == 0 && answer.mute)
+        rc = sp_err(SP_ECANNOT, "the driver cannot say what GPU %u can do", answer.number);
+    if (rc < 0 && needed)
+        rc = sp_err_hint(rc, "name the architecture: sgl-pcie build --arch sm_90");
     if (rc < 0 && !needed) {
         sp_err_clear();
         rc = 0;
     }
+    *out = answer.gpus;
+    sp_buf_free(&bytes);
     return rc;
 }
 

@@ -25,7 +25,7 @@ struct sp_gpus {
     struct sp_archs archs;
 };
 
-/* SP_OK also without driver. needed: a driver that is there, but does not answer, is an error. */
+/* SP_OK also without driver. needed: a driver that is there, but does not answer, is an error: SP_EHANG, SP_ECANNOT. */
 int sp_gpus_find(struct sp_gpus *out, bool needed);
 
 /* What this nvcc can compile for, from oldest on. */

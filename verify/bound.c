@@ -1,6 +1,7 @@
 #include "verify/bound.h"
 #include "base/err.h"
 #include "base/file.h"
+#include "verify/child.h"
 #include "verify/nvml.h"
 
 #include <ctype.h>
@@ -283,23 +284,38 @@ static void gpus_of_proc(struct gpus *out, const char *root)
         free(entries);
 }
 
-static void gpus_of_nvml(struct gpus *out)
+/* In the child. */
+static void ask_nvml(int fd, const void *context)
 {
+    static struct gpus gpus;
     struct sp_nvml *nvml;
     char text[SP_NVML_TEXT];
 
-    out->count = 0;
-    if (sp_nvml_open(&nvml) < 0) {
-        sp_err_clear();
+    (void)context;
+    if (sp_nvml_open(&nvml) < 0)
         return;
-    }
-    for (unsigned i = 0; i < sp_nvml_count(nvml) && out->count < SP_REC_GPUS_MAX; i++) {
+    for (unsigned i = 0; i < sp_nvml_count(nvml) && i < SP_REC_GPUS_MAX; i++) {
         sp_nvml_text(nvml, i, SP_NVML_BUS_ID, text);
-        (void)snprintf(out->bus[out->count], NAME, "%.*s", NAME - 1, text);
+        (void)snprintf(gpus.bus[i], NAME, "%.*s", NAME - 1, text);
         sp_nvml_text(nvml, i, SP_NVML_UUID, text);
-        (void)snprintf(out->uuid[out->count++], UUID, "%.*s", UUID - 1, text);
+        (void)snprintf(gpus.uuid[i], UUID, "%.*s", UUID - 1, text);
+        gpus.count++;
     }
-    sp_nvml_close(nvml);
+    (void)sp_write_all(fd, &gpus, sizeof gpus, "what NVML says");
+}
+
+static void gpus_of_nvml(struct gpus *out)
+{
+    static bool hangs; /* one that did not answer is not waited for again */
+    struct sp_buf answer = SP_BUF_INIT;
+    int rc = hangs ? SP_EHANG : sp_child_ask(&answer, SP_NVML_SECONDS, ask_nvml, NULL);
+
+    hangs = rc == SP_EHANG;
+    out->count = 0;
+    if (rc == SP_OK && answer.len == sizeof *out)
+        memcpy(out, answer.data, sizeof *out);
+    sp_err_clear();
+    sp_buf_free(&answer);
 }
 
 static void read_gpus(struct reader *reader)

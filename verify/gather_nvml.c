@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LIMIT_S = 60, USED_LEAST = 128 << 20 }; /* a CUDA context takes more, an idle GPU a few MiB */
+enum { USED_LEAST = 128 << 20 }; /* a CUDA context takes more, an idle GPU a few MiB */
 
 static char *text_of(const struct sp_nvml *nvml, unsigned gpu, enum sp_nvml_text what)
 {
@@ -207,7 +207,7 @@ int sp_gather_nvml(struct sp_recording *recording)
 {
     struct sp_buf text = SP_BUF_INIT;
     struct sp_recording answer;
-    int rc = sp_child_ask(&text, LIMIT_S, ask, NULL);
+    int rc = sp_child_ask(&text, SP_NVML_SECONDS, ask, NULL);
 
     if (rc == SP_OK)
         rc = sp_recording_parse(&answer, text.data ? text.data : "", text.len, "what NVML says");

@@ -10,7 +10,8 @@
  *     ...
  *     sp_nvml_close(nvml);
  *
- * NVML keeps the GPUs in the order of the bus and does not look at CUDA_VISIBLE_DEVICES.
+ * NVML keeps the GPUs in the order of the bus and does not look at CUDA_VISIBLE_DEVICES. On a machine with a wedged GPU
+ * it does not return: only children open it (verify/child.h), which are given SP_NVML_SECONDS.
  */
 #ifndef SP_VERIFY_NVML_H
 #define SP_VERIFY_NVML_H
@@ -19,7 +20,7 @@
 
 struct sp_nvml;
 
-enum { SP_NVML_TEXT = 96, SP_NVML_PROCESSES = 64 };
+enum { SP_NVML_TEXT = 96, SP_NVML_PROCESSES = 64, SP_NVML_SECONDS = 60 };
 
 /* Text that a GPU has. */
 enum sp_nvml_text { SP_NVML_UUID, SP_NVML_NAME, SP_NVML_BUS_ID };

@@ -613,13 +613,14 @@ class Toolchain(Case):
 
 
 class Architectures(Case):
-    def nvml(self, *gpus, cuda=13000, works=True):
+    def nvml(self, *gpus, cuda=13000, works=True, dies=False):
         """An NVML of our own, for a machine with such GPUs."""
         folder = self.folder / "driver"
         folder.mkdir(exist_ok=True)
         (folder / "nvml.c").write_text(
             "static const int gpu[][2] = {%s{0, 0}};\n" % "".join("{%d, %d}, " % divmod(gpu, 10) for gpu in gpus)
-            + "int nvmlInit_v2(void) { return %d; }\nint nvmlShutdown(void) { return 0; }\n" % (0 if works else 9)
+            + "int nvmlInit_v2(void) { %s return %d; }\n" % ("__builtin_trap();" * dies, 0 if works else 9)
+            + "int nvmlShutdown(void) { return 0; }\n"
             + "int nvmlSystemGetCudaDriverVersion(int *v) { *v = %d; return 0; }\n" % cuda
             + "int nvmlDeviceGetCount_v2(unsigned *n) { *n = %d; return 0; }\n" % len(gpus)
             + "int nvmlDeviceGetHandleByIndex_v2(unsigned i, void **d) { *d = (void *)gpu[i]; return 0; }\n"
@@ -639,6 +640,11 @@ class Architectures(Case):
         self.refused(arch=None, want=5, says="the driver sees no GPU", hints="--arch all", **self.nvml())
         self.refused(arch=None, want=5, says="no NVIDIA driver is here", hints="sm_120 RTX 5090", **self.nvml(90, works=False))
         self.assertEqual(self.compiled(), [])
+
+    def test_a_driver_that_nobody_comes_back_from_is_asked_by_a_child(self):
+        driver = self.nvml(90, dies=True)
+        self.refused(arch=None, want=5, says="NVML does not say which GPUs are here: the process that asked died", hints="--arch", **driver)
+        self.assertEqual(self.build("--check", arch="sm_90", **driver)["architectures"], ["sm_90"])
 
     def test_a_gpu_that_nvcc_does_not_know(self):
         self.refused(arch=None, want=5, says=r"nvcc 13\.0\.88 .* cannot compile for a GPU of this machine, sm_140",

@@ -65,7 +65,7 @@ class Man(unittest.TestCase):
 USES = {
     "base": (),
     "patcher": ("base/",),
-    "build": ("base/", "patcher/", "verify/nvml.h", "verify/merge.h"),
+    "build": ("base/", "patcher/", "verify/child.h", "verify/nvml.h", "verify/merge.h"),
     "verify": ("base/", "patcher/", "build/toolchain.h"),
     "cli": ("base/", "patcher/", "build/", "verify/"),
 }

@@ -1,5 +1,5 @@
 /* As much of NVML as the bound table asks for: the GPUs of $FAKE_GPUS, "GPU-a,GPU-b", on buses 0000:01:00.0 and up; the
- * process of $FAKE_PROCESS computes on each. */
+ * process of $FAKE_PROCESS computes on each. With $FAKE_CRASH, whoever opens it dies. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,6 +34,8 @@ int nvmlDeviceGetComputeRunningProcesses_v3(void *handle, unsigned *count, proce
 
 int nvmlInit_v2(void)
 {
+    if (getenv("FAKE_CRASH"))
+        abort();
     return 0;
 }
 

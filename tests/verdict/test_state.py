@@ -157,6 +157,10 @@ class Files(Case):
                 self.assertIn(sentence, " ".join(told["reasons"]))
                 self.assertIn(sentence, self.loaded(self.site, **environment))
 
+    def test_an_nvml_that_does_not_come_back_is_asked_by_a_child(self):
+        self.write(self.site, "verdict.json", verdict({**self.bound(self.site), "driver": "580.95.05"}))
+        self.assertIn("gpu 0 was %s, is absent" % GPUS[0], self.shown(self.site, FAKE_CRASH="1")["reasons"])
+
     def test_files_that_do_not_count(self):
         path = self.write(self.site, "verdict.json", verdict({**self.bound(self.site), "driver": "580.95.05"}))
         good = path.read_bytes()
