@@ -26,6 +26,8 @@
  * | settings.flag            | the flag is a word that SGLang cannot read                                |
  * | settings.backend         | so is SGLANG_PCIE_AR_BACKEND                                              |
  * | settings.timeout         | so is SGLANG_PCIE_AR_TIMEOUT_S                                            |
+ * | settings.state           | SGL_PCIE_STATE is no path from the root                                   |
+ * | settings.limits          | SGLANG_PCIE_UPSTREAM_LIMITS is not two numbers of bytes                   |
  * | settings.stock           | the flag is 0                                                             |
  * | settings.unsafe          | the flag is unsafe                                                        |
  * | settings.nccl-p2p        | NCCL does without peer access                                             |
@@ -82,7 +84,7 @@ enum sp_level_of sp_findings_worst(const struct sp_findings *findings, size_t fi
 /* Fill in what there is to know of nvcc. site: that may hold pip's toolkit, or NULL. */
 int sp_around_toolchain(struct sp_around *around, const char *site);
 
-/* Variables that patched SGLang reads and cannot make sense of, which makes it stock: a finding for each. where: what
+/* Variables that patched SGLang reads and cannot make sense of, and what comes of it: a finding for each. where: what
  * the sentence begins with, "in pid 42 ", or nothing for this shell. */
 int sp_find_odd(struct sp_findings *findings, char *const *env, const char *where);
 

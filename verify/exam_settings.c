@@ -125,22 +125,13 @@ static int find_variables(struct sp_findings *findings, char *const *env, const 
     return rc;
 }
 
-/* What patched SGLang reads and cannot make sense of makes it stock, and a line in its log is all that says so. */
+/* What patched SGLang reads and cannot make sense of: a line in its log is all that says so. */
 struct own_variable {
     const char *name, *id, *remedy;
-    const char *known[5]; /* the words that it may be; none: a number of seconds */
-};
-
-static const struct own_variable own[] = {
-    {"SGLANG_FORCE_CUSTOM_AR_PCIE",
-     "settings.flag",
-     "export SGLANG_FORCE_CUSTOM_AR_PCIE=1",
-     {"0", "1", "unsafe", NULL}},
-    {"SGLANG_PCIE_AR_BACKEND",
-     "settings.backend",
-     "unset SGLANG_PCIE_AR_BACKEND",
-     {"auto", "peer", "host", "upstream", NULL}},
-    {"SGLANG_PCIE_AR_TIMEOUT_S", "settings.timeout", "unset SGLANG_PCIE_AR_TIMEOUT_S", {NULL}},
+    const char *known[5]; /* the words that it may be; none: what is good */
+    bool (*good)(const char *value);
+    const char *is_not; /* what any other value is */
+    const char *then;   /* what comes of it */
 };
 
 static bool is_seconds(const char *text)
@@ -151,25 +142,67 @@ static bool is_seconds(const char *text)
     return *text && text[strspn(text, "0123456789.eE+-")] == '\0' && *end == '\0' && seconds > 0 && seconds < 1e6;
 }
 
+/* Set to nothing is as good as unset: python/sgl_pcie/state.py. */
+static bool is_place(const char *text)
+{
+    return *text == '/' || *text == '\0';
+}
+
+/* As the patched constructor reads it (scripts/patch-kernel.py). */
+static bool is_limits(const char *text)
+{
+    const size_t one = strspn(text, "0123456789"), two = text[one] ? strspn(text + one + 1, "0123456789") : 0;
+
+    return one > 0 && text[one] == ',' && two > 0 && text[one + 1 + two] == '\0';
+}
+
+static const char stock[] = "SGLang behaves as stock";
+
+static const struct own_variable own[] = {
+    {"SGLANG_FORCE_CUSTOM_AR_PCIE",
+     "settings.flag",
+     "export SGLANG_FORCE_CUSTOM_AR_PCIE=1",
+     {"0", "1", "unsafe", NULL},
+     NULL,
+     "none of 0, 1, unsafe",
+     stock},
+    {"SGLANG_PCIE_AR_BACKEND",
+     "settings.backend",
+     "unset SGLANG_PCIE_AR_BACKEND",
+     {"auto", "peer", "host", "upstream", NULL},
+     NULL,
+     "none of auto, peer, host, upstream",
+     stock},
+    {"SGLANG_PCIE_AR_TIMEOUT_S",
+     "settings.timeout",
+     "unset SGLANG_PCIE_AR_TIMEOUT_S",
+     {NULL},
+     is_seconds,
+     "no number of seconds above 0",
+     stock},
+    {"SGL_PCIE_STATE",
+     "settings.state",
+     "a path that begins with /, or unset SGL_PCIE_STATE",
+     {NULL},
+     is_place,
+     "no path from the root",
+     stock},
+    {"SGLANG_PCIE_UPSTREAM_LIMITS",
+     "settings.limits",
+     "unset SGLANG_PCIE_UPSTREAM_LIMITS",
+     {NULL},
+     is_limits,
+     "not two numbers of bytes as ONE,TWO",
+     "SGLang's own all-reduce, if patched, refuses to start"},
+};
+
 static bool is_known(const struct own_variable *is, const char *value)
 {
-    bool known = false;
+    bool known = is->good && is->good(value);
 
-    if (!is->known[0])
-        return is_seconds(value);
     for (size_t i = 0; is->known[i]; i++)
         known = known || strcmp(value, is->known[i]) == 0;
     return known;
-}
-
-/* "0, 1, unsafe" */
-static int say_known(struct sp_buf *out, const struct own_variable *is)
-{
-    int rc = is->known[0] ? sp_buf_printf(out, "none of ") : sp_buf_printf(out, "no number of seconds above 0");
-
-    for (size_t i = 0; is->known[i] && rc == SP_OK; i++)
-        rc = sp_buf_printf(out, "%s%s", i ? ", " : "", is->known[i]);
-    return rc;
 }
 
 int sp_find_odd(struct sp_findings *findings, char *const *env, const char *where)
@@ -178,15 +211,10 @@ int sp_find_odd(struct sp_findings *findings, char *const *env, const char *wher
 
     for (size_t i = 0; i < sizeof own / sizeof *own && rc == SP_OK; i++) {
         const char *value = sp_env_value(env, own[i].name);
-        struct sp_buf known = SP_BUF_INIT;
 
-        if (!value || is_known(&own[i], value))
-            continue;
-        rc = say_known(&known, &own[i]);
-        if (rc == SP_OK)
-            rc = sp_finding_add(findings, own[i].id, SP_WARN, own[i].remedy,
-                                "%s%s is '%s', %s: SGLang behaves as stock", where, own[i].name, value, known.data);
-        sp_buf_free(&known);
+        if (value && !is_known(&own[i], value))
+            rc = sp_finding_add(findings, own[i].id, SP_WARN, own[i].remedy, "%s%s is '%s', %s: %s", where, own[i].name,
+                                value, own[i].is_not, own[i].then);
     }
     return rc;
 }

@@ -219,10 +219,11 @@ static void test_settings(void **state)
     expect(&p, "settings", "bypass.v2", SP_INFO, NULL);
 }
 
-/* Each makes patched SGLang stock: python/sgl_pcie/flag.py and communicator.py. */
+/* What patched SGLang refuses: python/sgl_pcie/flag.py, communicator.py, state.py and scripts/patch-kernel.py. */
 static void test_own_variables(void **state)
 {
     static const char *const seconds[] = {"abc", "", "0", "-1", "nan", "inf", "0x10", "1e6", "5s", "1,5"};
+    static const char *const limits[] = {"", "1", "1,", ",2", "1,2,", "1,2,3", "1, 2", "-1,2", "0x1,2", "1K,2", "1,2 "};
     struct patient p;
     char text[64];
 
@@ -239,6 +240,17 @@ static void test_own_variables(void **state)
         ENV(&p, text);
         expect(&p, "settings", "settings.timeout", SP_WARN, "no number of seconds above 0");
     }
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+        (void)snprintf(text, sizeof text, "SGLANG_PCIE_UPSTREAM_LIMITS=%s", limits[i]);
+        ENV(&p, text);
+        expect(&p, "settings", "settings.limits", SP_WARN, "not two numbers of bytes as ONE,TWO");
+    }
+    ENV(&p, "SGLANG_PCIE_UPSTREAM_LIMITS=0,99999999999999999999", "SGL_PCIE_STATE=/s");
+    expect(&p, "settings", "", SP_INFO, NULL);
+    ENV(&p, "SGL_PCIE_STATE=");
+    expect(&p, "settings", "", SP_INFO, NULL);
+    ENV(&p, "SGL_PCIE_STATE=state");
+    expect(&p, "settings", "settings.state", SP_WARN, "no path from the root: SGLang behaves as stock");
     ENV(&p, "A=b");
     SERVER_ENV(&p, "SGLANG_FORCE_CUSTOM_AR_PCIE=yes", "SGLANG_PCIE_AR_BACKEND=foo");
     expect(&p, "settings", "", SP_INFO, NULL);
