@@ -140,7 +140,7 @@ class Pieces(unittest.TestCase):
         self.assertEqual(stock.quantile([7], 0.1), 7)
 
     def test_sizes(self):
-        self.assertEqual(stock.sizes("2K,1.5M,43008"), [2048, 1572864, 43008])
+        self.assertEqual(stock.sizes("2K,1M,43008"), [2048, 1048576, 43008])
 
     def test_torch_is_not_imported_with_the_package(self):
         code = "import sys; import sgl_pcie.stock; sys.exit('torch' in sys.modules)"
