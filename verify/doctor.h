@@ -4,7 +4,7 @@
  * An examination is one function and one line in sp_exams[] (exams.c). Its filter says why it makes no sense here, and
  * it is then skipped with that reason; a doctor who could not look never says "clean".
  *
- * Examinations read nothing but the patient, except for those of an install, which look at its files. So those that no
+ * Examinations read nothing but the patient, except for those of an install, which look at its files and ask its Python. So those that no
  * machine at hand can make fail are tested on made-up patients.
  *
  * Findings besides those of a topology (findings.h); their ids never change their meaning either:
@@ -43,6 +43,7 @@
  * | bypass.v2                | SGLang's V2 is asked for, and closed over PCIe                            |
  * | servers.graphs           | graphs for batches that never come take memory from the KV cache          |
  * | access.denied            | this user may not write to the install                                    |
+ * | access.managed           | its Python is marked EXTERNALLY-MANAGED                                   |
  * | plugins.present          | SGLang loads a plugin                                                     |
  * | plugins.replace          | and it touches what the patch hooks                                       |
  * | bytecode.unchecked       | Python takes bytecode in place of a patched file                          |

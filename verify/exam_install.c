@@ -2,6 +2,7 @@
  * An install: may we write to it, and does Python really run what is in its files?
  */
 #include "base/err.h"
+#include "base/proc.h"
 #include "base/shell.h"
 #include "base/txn.h"
 #include "patcher/access.h"
@@ -13,8 +14,32 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-enum { SOURCE_MAX = 1 << 20, ENTRY_POINTS_MAX = 1 << 16, NAME_SIZE = 128 };
+enum { SOURCE_MAX = 1 << 20, ENTRY_POINTS_MAX = 1 << 16, NAME_SIZE = 128, PROBE_SECONDS = 20 };
+
+/* ---- access ---- */
+
+/* PEP 668: the marker lies beside the standard library of an interpreter that is of no virtual environment. Without an
+ * interpreter: where most have it, above site-packages. */
+static bool is_managed(const struct sp_install *install)
+{
+    static const char probe[] = "import os, sys, sysconfig\n"
+                                "marker = os.path.join(sysconfig.get_path('stdlib'), 'EXTERNALLY-MANAGED')\n"
+                                "sys.exit(sys.prefix != sys.base_prefix or not os.path.exists(marker))\n";
+    const char *const argv[] = {install->python, "-IB", "-c", probe, NULL};
+    const struct sp_proc_options options = {.seconds = PROBE_SECONDS};
+    struct sp_proc_result result = {0};
+    bool managed;
+
+    if (install->python)
+        managed = sp_proc_run(&result, argv, &options) == SP_OK && result.status == 0;
+    else
+        managed = faccessat(install->site_fd, "../EXTERNALLY-MANAGED", F_OK, 0) == 0;
+    sp_proc_free(&result);
+    sp_err_clear();
+    return managed;
+}
 
 int sp_exam_access(struct sp_findings *findings, const struct sp_patient *patient)
 {
@@ -23,10 +48,13 @@ int sp_exam_access(struct sp_findings *findings, const struct sp_patient *patien
 
     if (rc == SP_OK)
         rc = sp_access_check(install->site_fd, install->site, "x");
-    if (rc == SP_OK)
-        return rc;
-    rc = sp_finding_add(findings, "access.denied", SP_WARN, sp_err_hint_text(), "%s", sp_err_message());
+    if (rc < 0)
+        rc = sp_finding_add(findings, "access.denied", SP_WARN, sp_err_hint_text(), "%s", sp_err_message());
     sp_err_clear();
+    if (rc == SP_OK && is_managed(install))
+        rc = sp_finding_add(findings, "access.managed", SP_INFO, NULL,
+                            "this Python is marked EXTERNALLY-MANAGED (PEP 668): pip would not change its packages, "
+                            "apply and build do");
     return rc;
 }
 

@@ -145,6 +145,27 @@ class Doctor(Install):
         self.assertEqual((done.returncode, finding["id"]), (0, "access.denied"))
         self.assertIn("owner of this environment", finding["remedy"])
 
+    def test_an_externally_managed_python_is_said_and_not_obeyed(self):
+        library = self.folder / "lib"
+        library.mkdir()
+        python = self.folder / "python3"
+        python.write_text(f"""#!/bin/sh
+            for code; do :; done
+            exec {sys.executable} -IB -c 'import sys, sysconfig as s; sys.path.insert(0, sys.argv[2]); sys.base_prefix = sys.prefix
+s.get_path = lambda name: sys.argv[3]
+exec(sys.argv[1])' "$code" '{self.folder}/alias' '{library}'\n""")
+        python.chmod(0o755)
+        (self.folder / "alias").symlink_to(self.site)
+        by_python = "doctor", "access", "--python", str(python)
+        self.assertEqual((self.doctor("access"), as_json(*by_python)["findings"]), ([], []))
+        (library / "EXTERNALLY-MANAGED").touch()
+        (finding,) = as_json(*by_python)["findings"]
+        self.assertEqual((finding["id"], finding["level"]), ("access.managed", "info"))
+        (self.folder / "EXTERNALLY-MANAGED").touch()
+        (finding,) = self.doctor("access")
+        self.assertEqual(finding["id"], "access.managed")
+        self.patch()
+
     def test_uuids_in_the_variable_are_to_be_mended_first(self):
         (finding,) = self.doctor("visible", code=1, env={"CUDA_VISIBLE_DEVICES": "GPU-1234abcd"})
         self.assertEqual(finding["id"], "visible.uuid")
