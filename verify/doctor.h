@@ -4,8 +4,8 @@
  * An examination is one function and one line in sp_exams[] (exams.c). Its filter says why it makes no sense here, and
  * it is then skipped with that reason; a doctor who could not look never says "clean".
  *
- * Examinations read nothing but the patient, except for those of an install, which look at its files and ask its Python. So those that no
- * machine at hand can make fail are tested on made-up patients.
+ * Examinations read nothing but the patient, except for those of an install, which look at its files and ask its
+ * Python. So those that no machine at hand can make fail are tested on made-up patients.
  *
  * Findings besides those of a topology (findings.h); their ids never change their meaning either:
  *
