@@ -117,7 +117,7 @@ static int plan_sources(struct sp_steps *out, struct sp_words *objects, const st
     int rc = 0;
 
     for (size_t i = 0; i < sources->count && rc == 0; i++) {
-        struct sp_step *step;
+        struct sp_step *step = NULL;
 
         rc = object_name(objects, product, sources->word[i]);
         if (rc == 0)
@@ -145,7 +145,7 @@ static int plan_link(struct sp_steps *out, const struct sp_words *objects, const
     const struct value values[] = {{"{cc}", "cc"},    {"{cuda}", "../cuda"},     {"{python}", "../python"},
                                    {"{output}", own}, {"{library}", of_library}, {NULL, NULL}};
     struct filling with = *common;
-    struct sp_step *step;
+    struct sp_step *step = NULL;
     int rc = new_step(&step, out, product->name);
 
     (void)snprintf(own, sizeof own, "../out/%s", product->name);
