@@ -278,8 +278,8 @@ static int list_entry(struct sp_runtime *out, int site_fd, const char *path, int
     struct sp_buf nothing = SP_BUF_INIT;
     struct stat st;
 
-    if (fstatat(site_fd, path, &st, AT_SYMLINK_NOFOLLOW) != 0)
-        return sp_err_sys(SP_ECANNOT, "cannot look at '%s'", path);
+    if (fstatat(site_fd, path, &st, AT_SYMLINK_NOFOLLOW) != 0) /* one that has gone meanwhile is none */
+        return errno == ENOENT ? 0 : sp_err_sys(SP_ECANNOT, "cannot look at '%s'", path);
     if (!S_ISDIR(st.st_mode))
         return add(out, path, &nothing);
     return depth == DEPTH_MAX || ends_with(path, "/__pycache__") ? 0 : list_folder(out, site_fd, path, depth + 1);
@@ -352,18 +352,41 @@ static bool is_listed(const struct sp_runtime *all, const char *path)
     return found;
 }
 
-/* Names that mean us whatever RECORD says, which may be lost: SGLang and status take what bears them for ours. */
-static bool is_named(const char *path)
+static bool is_one_of(const char *path, const char *const *names)
 {
-    static const char *const names[] = {
-        SP_STATE_DIR "/install.json", SP_STATE_DIR "/flag.json", SP_SETUP_MARK,
-        PACKAGE "/libpar.so",         PACKAGE "/sgl-pcie-gpu",   PACKAGE "/_sgl_pcie.abi3.so",
-        PACKAGE "/build.json",        PACKAGE "/libupstream.so", PACKAGE "/upstream.json"};
+    while (*names && strcmp(path, *names) != 0)
+        names++;
+    return *names != NULL;
+}
+
+static bool is_state(const char *path)
+{
+    static const char *const names[] = {SP_STATE_DIR "/install.json", SP_STATE_DIR "/flag.json", SP_SETUP_MARK, NULL};
+
+    return is_one_of(path, names);
+}
+
+static bool is_built(const char *path)
+{
+    static const char *const names[] = {PACKAGE "/libpar.so",
+                                        PACKAGE "/sgl-pcie-gpu",
+                                        PACKAGE "/_sgl_pcie.abi3.so",
+                                        PACKAGE "/build.json",
+                                        PACKAGE "/libupstream.so",
+                                        PACKAGE "/upstream.json",
+                                        NULL};
+
+    return is_one_of(path, names);
+}
+
+/* An install of ours whose RECORD somebody removed. What build wrote is known by its name then, and only then. */
+static bool lost_record(const struct sp_runtime *metadata, const struct sp_runtime *names)
+{
     bool found = false;
 
-    for (size_t i = 0; i < sizeof names / sizeof *names && !found; i++)
-        found = strcmp(path, names[i]) == 0;
-    return found;
+    for (size_t i = 0; i < metadata->count && !found; i++)
+        found = ends_with(metadata->file[i].path, "/RECORD");
+    return !found && sp_runtime_find(names, SP_STATE_DIR "/install.json") != NULL;
 }
 
 /* wanted: only with these bytes; NULL: with any. One that has gone meanwhile is none. */
@@ -381,6 +404,7 @@ static int take(struct sp_runtime *out, int site_fd, const char *path, const str
 /* Other files may lie in these folders; they are nobody's to remove but their owner's. RECORD is read by now. */
 static int take_ours(struct sp_runtime *out, int site_fd, const struct sp_runtime *names)
 {
+    const bool lost = lost_record(out, names);
     struct sp_runtime sources = SP_RUNTIME_INIT;
     int rc = names->count > 0 ? add_sources(&sources) : 0;
 
@@ -388,7 +412,7 @@ static int take_ours(struct sp_runtime *out, int site_fd, const struct sp_runtim
         const char *path = names->file[i].path;
         const struct sp_runtime_file *source = sp_runtime_find(&sources, path);
 
-        if (is_named(path) || is_listed(out, path))
+        if (is_state(path) || (lost && is_built(path)) || is_listed(out, path))
             rc = take(out, site_fd, path, NULL);
         else if (source != NULL)
             rc = take(out, site_fd, path, &source->bytes);

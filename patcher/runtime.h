@@ -36,8 +36,9 @@ struct sp_runtime {
 /* The files as they should be once this plan is applied. What `build` added beside them stays listed in RECORD. */
 int sp_runtime_wanted(struct sp_runtime *out, const struct sp_install *install, const struct sp_plan *plan);
 
-/* Every file of ours that is there: metadata, state, what `build` writes, what RECORD lists, and sources with our
- * bytes. Bytecode, a pending journal, and files that somebody else put into our folders are left out, unread. */
+/* Every file of ours that is there: metadata, state, what RECORD lists, and sources with our bytes; where RECORD is
+ * lost, what bears the names of what `build` writes. Bytecode, a pending journal, and files that somebody else put into
+ * our folders are left out, unread. */
 int sp_runtime_present(struct sp_runtime *out, const struct sp_install *install);
 void sp_runtime_free(struct sp_runtime *runtime);
 const struct sp_runtime_file *sp_runtime_find(const struct sp_runtime *runtime, const char *path);

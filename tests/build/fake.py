@@ -226,13 +226,14 @@ class Build(Case):
     def test_a_record_that_lists_what_is_not_built(self):
         """It is made anew, and nothing but a product is removed for not being built."""
         self.build()
-        self.package("upstream.json").write_text("{}")
-        self.tool("apply")  # which lists it
         before = real.snapshot(self.site)
         for name in ("flag.py", "upstream.json", "../sglang/version.py"):
             with self.subTest(name):
+                self.package("upstream.json").write_text("{}")
                 self.edit_record(lambda outputs: outputs.append({"path": name, "sha256": "0" * 64, "bytes": 1}))
                 self.assertFalse(self.build()["up_to_date"])
+                self.assertEqual(self.package("upstream.json").read_text(), "{}")
+                self.package("upstream.json").unlink()
                 self.assertEqual(real.snapshot(self.site), before)
         self.assertTrue(self.build()["up_to_date"])
 
@@ -291,6 +292,18 @@ class Build(Case):
             shutil.rmtree(folder)
         self.tool("revert")
         self.assertEqual(real.snapshot(self.site), real.snapshot(self.fixture / "stock"))
+
+    def test_what_build_would_write_is_somebody_elses_where_nothing_says_otherwise(self):
+        theirs = self.package("libpar.so")
+        theirs.write_text("mine")
+        self.refused(want=4, says="is already there")
+        self.tool("apply")
+        self.tool("revert")
+        self.assertEqual(theirs.read_text(), "mine")
+        self.package("build.json").write_text("{}")  # on a stock install, beside a package of that name
+        self.tool("revert")
+        self.assertEqual(self.package("build.json").read_text(), "{}")
+        self.refused(want=5, says="nothing to build into")
 
     def test_a_stock_install_is_told_to_apply_first(self):
         self.tool("revert")
