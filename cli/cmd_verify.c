@@ -75,6 +75,7 @@ static const char *const fields[] = {"level", "gpus", "checks", "findings", "bac
 enum { DEFAULT_LEVEL = 3, SOAK_LEVEL = 4 };
 
 #define LEAST_MINUTES 0.01 /* some calls at least: a soak of none would pass */
+#define MOST_MINUTES  1400 /* a day is what a child is given at most */
 
 /* What would be ignored is refused. */
 static int check_excluded(const struct sp_args *args, int level)
@@ -463,7 +464,11 @@ static int read_options(struct sp_ladder *out, const struct sp_args *args)
         rc = check_excluded(args, out->level);
     if (rc == SP_OK)
         rc = sp_args_number(&out->seconds, args, "timeout", SP_LEAST_SECONDS);
-    return rc == SP_OK ? sp_args_number(&out->minutes, args, "minutes", LEAST_MINUTES) : rc;
+    if (rc == SP_OK)
+        rc = sp_args_number(&out->minutes, args, "minutes", LEAST_MINUTES);
+    if (rc == SP_OK && out->minutes > MOST_MINUTES)
+        rc = sp_err(SP_EUSAGE, "--minutes is up to %d", MOST_MINUTES);
+    return rc;
 }
 
 static int run(const struct sp_args *args, struct sp_report *report)

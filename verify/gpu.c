@@ -147,8 +147,10 @@ static void judge_end(struct sp_check *check, const struct sp_proc_result *resul
         enum sp_check_status status;
         int code;
     } ends[] = {
-        {0, SP_CHECK_PASS, SP_EFAIL}, {1, SP_CHECK_FAIL, SP_EFAIL},         {7, SP_CHECK_FAIL, SP_EDATA},
-        {8, SP_CHECK_FAIL, SP_EHANG}, {5, SP_CHECK_INCONCLUSIVE, SP_EFAIL}, {9, SP_CHECK_INCONCLUSIVE, SP_EFAIL},
+        {0, SP_CHECK_PASS, SP_EFAIL},         {1, SP_CHECK_FAIL, SP_EFAIL},
+        {7, SP_CHECK_FAIL, SP_EDATA},         {8, SP_CHECK_FAIL, SP_EHANG},
+        {5, SP_CHECK_INCONCLUSIVE, SP_EFAIL}, {9, SP_CHECK_INCONCLUSIVE, SP_EFAIL},
+        {2, SP_CHECK_INCONCLUSIVE, SP_EFAIL}, /* one of another release, which does not know what it is asked */
     };
 
     check->status = SP_CHECK_FAIL;

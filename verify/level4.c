@@ -42,7 +42,8 @@ static double limit_of(const struct job *job, double usual)
 
 static int soak(const struct job *job)
 {
-    const double start = sp_now_ms(), asked = 60 * job->minutes, seconds = asked + limit_of(job, SPARE_SECONDS);
+    const double start = sp_now_ms(), asked = 60 * job->minutes < 1 ? 1 : 60 * job->minutes;
+    const double seconds = asked + limit_of(job, SPARE_SECONDS);
     char world[8], time[32], limit[16];
     const char *const words[] = {"smoke",   "--transport", job->backend, "--world",     world, "--mode",
                                  "process", "--types",     "bf16",       "--max-bytes", "64K", "--soak-for",

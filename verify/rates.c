@@ -18,7 +18,8 @@ static bool is_rate(struct rate *out, const struct sp_check *check)
 {
     int parts;
 
-    if (check->status != SP_CHECK_PASS || !check->unit || strcmp(check->unit, "GB/s") != 0)
+    if ((check->status != SP_CHECK_PASS && check->status != SP_CHECK_WARN) || !check->unit ||
+        strcmp(check->unit, "GB/s") != 0)
         return false;
     parts = sscanf(check->id, "%31[a-z-].%zu-%zu", out->kind, &out->gpu[0], &out->gpu[1]);
     out->count = parts == 3 ? 2 : 1;

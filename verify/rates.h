@@ -10,8 +10,9 @@
 
 #include "verify/ladder.h"
 
-/* A check that passed, with a rate: below half of what the narrower link of a pair carries it becomes a warning,
- * link.slow; loads that are much slower than that pair's stores, p2p.staging-suspect. Others are left alone. */
+/* A check that passed, or fell behind others of its kind, with a rate: below half of what the narrower link of a pair
+ * carries it becomes a warning, link.slow; loads that are much slower than that pair's stores, p2p.staging-suspect.
+ * Others are left alone. */
 void sp_rate_judge(const struct sp_ladder *ladder, struct sp_check *check);
 
 #endif

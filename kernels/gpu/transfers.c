@@ -48,6 +48,8 @@ void board_put(board *b, step_kind kind, int a, int peer, check_status status, i
         return;
     r->status = status;
     r->code = code;
+    r->unit = NULL; /* what was measured before is not what is to be said */
+    r->number = 0;
     va_start(args, format);
     vsnprintf(r->text, sizeof(r->text), format, args);
     va_end(args);
@@ -162,8 +164,8 @@ static void compare_rates(board *b, int kind, double share)
 }
 
 /*
- * Stores that share a link with those of all other ranks have that part of it: a pair that gets clearly less, against
- * its own rate alone, is hindered by more than sharing.
+ * Where each rank stores into one other, half of the ranks at most send across any one link: a pair that gets clearly less
+ * than that part of its own rate alone is hindered by more than sharing.
  */
 static void expect_share(board *b)
 {
@@ -171,7 +173,7 @@ static void expect_share(board *b)
 
     for (a = 0; a < b->world; a++)
         for (peer = 0; peer < b->world; peer++)
-            b->result[STEP_COLLAPSE][a][peer].expected = 0.8 * b->result[STEP_STORE_RATE][a][peer].number / b->world;
+            b->result[STEP_COLLAPSE][a][peer].expected = 0.8 * b->result[STEP_STORE_RATE][a][peer].number / ((b->world + 1) / 2);
 }
 
 static void expect_rates(board *b)

@@ -75,6 +75,18 @@ static void loads_far_below_stores_are_staged(void **state)
     expect("load-rate.5-2", 1, SP_CHECK_WARN, "link.slow");
 }
 
+static void what_fell_behind_others_is_named_all_the_same(void **state)
+{
+    struct sp_check *check = add("store-rate.2-5", 28);
+
+    (void)state;
+    check = add("load-rate.2-5", 5);
+    check->status = SP_CHECK_WARN;
+    sp_rate_judge(&ladder, check);
+    assert_int_equal(check->status, SP_CHECK_WARN);
+    assert_int_equal(strncmp(check->remedy, "p2p.staging-suspect", 19), 0);
+}
+
 static void what_is_no_rate_is_left_alone(void **state)
 {
     struct sp_check *check;
@@ -112,6 +124,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_narrower_link_of_a_pair_decides, begin, end),
         cmocka_unit_test_setup_teardown(loads_far_below_stores_are_staged, begin, end),
+        cmocka_unit_test_setup_teardown(what_fell_behind_others_is_named_all_the_same, begin, end),
         cmocka_unit_test_setup_teardown(what_is_no_rate_is_left_alone, begin, end),
         cmocka_unit_test_setup_teardown(links_that_say_nothing_judge_nothing, begin, end),
     };

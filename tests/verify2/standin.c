@@ -84,6 +84,8 @@ int main(int argc, char **argv)
         return real(transfers_command, &o);
     if (strcmp(command, "nccl") == 0)
         return real(rival_command, &o);
+    if (has(argc, argv, "--soak-for") && atof(value_of(argc, argv, "--soak-for")) < 1)
+        return CODE_USAGE;
     return smoke(value_of(argc, argv, "--transport"),
                  getenv(value_of(argc, argv, "--faults")[0] ? "FAKE_DEATH" : "FAKE_SMOKE"));
 }

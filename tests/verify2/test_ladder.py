@@ -143,6 +143,12 @@ class Sound(Ladder):
         self.assertEqual(self.checks["soak.push.0-1"]["status"], "PASS")
         self.assertEqual(self.file()["level"], 4)
 
+    def test_a_program_that_does_not_know_what_it_is_asked_finds_nothing(self):
+        program = self.site / "sgl_pcie/sgl-pcie-gpu"
+        program.write_text('#!/bin/sh\ncase " $* " in *" --soak-for "*) exit 2 ;; esac\nexec "%s" "$@"\n' % STANDIN)
+        self.verify("--level", "4", "--minutes", "0.01", expect=9)
+        self.assertEqual(self.checks["soak.host.0-1"]["status"], "INCONCLUSIVE")
+
 
 class Faults(Ladder):
     """The real transfer test, told to break."""
@@ -188,6 +194,9 @@ class Faults(Ladder):
         self.assertEqual(self.checks["collapse.2-1"]["status"], "WARN")
         self.assertIn("pull or host may be faster", self.checks["collapse.2-1"]["remedy"])
         self.assertEqual(self.checks["collapse.0-1"]["unit"], "GB/s")
+        eight = ["GPU-%d%d%d%d%d%d%d%d-0000-0000-0000-000000000000" % ((i,) * 8) for i in range(1, 9)]
+        self.verify("--level", "2", expect=0, SGL_PCIE_INJECT="collapse:2-1", FAKE_GPUS=",".join(eight), STANDIN_GPUS="8")
+        self.assertEqual(self.checks["collapse.2-1"]["status"], "WARN")
 
     def test_host_memory_has_figures_without_any_peer(self):
         self.verify("--level", "2", expect=0, FAKE_NO_P2P="0-1")
