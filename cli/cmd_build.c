@@ -54,7 +54,7 @@ static const struct sp_exit exits[] = {
     {5, "not patched, no nvcc, no headers, no GPU and no --arch, no permission or space"},
     {6, "nvcc does not accept the host compiler, or a compiler refused the sources"},
     {7, "with --probe: wrong sums"},
-    {8, "a compiler did not end, or with --probe: the all-reduce hangs"},
+    {8, "a compiler or the driver did not end, or with --probe: the all-reduce hangs"},
     {10, NULL},
     {-1, NULL},
 };

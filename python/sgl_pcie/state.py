@@ -23,7 +23,7 @@ def key(site=SITE):
 
 
 def folders(environ=os.environ, uid=None):
-    """State folders to look into, the first that has the file counts. What root proved holds for every user.
+    """State folders to look into; read() says whose file counts. What root proved holds for every user.
 
     ValueError: one is named that would be another one for whoever is started elsewhere.
     """
