@@ -380,12 +380,12 @@ static bool is_built(const char *path)
 }
 
 /* An install of ours whose RECORD somebody removed. What build wrote is known by its name then, and only then. */
-static bool lost_record(const struct sp_runtime *metadata, const struct sp_runtime *names)
+static bool lost_record(const struct sp_runtime *described, const struct sp_runtime *names)
 {
     bool found = false;
 
-    for (size_t i = 0; i < metadata->count && !found; i++)
-        found = ends_with(metadata->file[i].path, "/RECORD");
+    for (size_t i = 0; i < described->count && !found; i++)
+        found = ends_with(described->file[i].path, "/RECORD");
     return !found && sp_runtime_find(names, SP_STATE_DIR "/install.json") != NULL;
 }
 
