@@ -1,7 +1,7 @@
 #include "build/arch.h"
 #include "base/err.h"
-#include "verify/child.h"
-#include "verify/nvml.h"
+#include "verify/machine/child.h"
+#include "verify/machine/nvml.h"
 
 #include <stdio.h>
 #include <stdlib.h>

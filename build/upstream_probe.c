@@ -4,7 +4,7 @@
 #include "base/proc.h"
 #include "build/plan.h"
 #include "build/scratch.h"
-#include "verify/merge.h"
+#include "verify/verdict/merge.h"
 
 #include <limits.h>
 #include <stdio.h>

@@ -6,8 +6,8 @@
 #define SP_CLI_BENCH_H
 
 #include "cli/report.h"
-#include "verify/bench_run.h"
-#include "verify/steps.h"
+#include "verify/bench/bench_run.h"
+#include "verify/bench/steps.h"
 
 struct sp_bench_wanted {
     uint64_t bytes[SP_BENCH_SIZES]; /* rising; those of the steps among them */

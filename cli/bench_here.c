@@ -1,10 +1,10 @@
 #include "cli/bench.h"
 #include "cli/progress.h"
 #include "cli/subject.h"
-#include "verify/bound.h"
-#include "verify/profile.h"
-#include "verify/state.h"
-#include "verify/survey.h"
+#include "verify/bench/profile.h"
+#include "verify/machine/survey.h"
+#include "verify/verdict/bound.h"
+#include "verify/verdict/state.h"
 
 #include <stdlib.h>
 #include <string.h>

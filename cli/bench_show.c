@@ -1,5 +1,5 @@
 #include "cli/bench_show.h"
-#include "verify/profile.h"
+#include "verify/bench/profile.h"
 
 #include <stdlib.h>
 #include <string.h>

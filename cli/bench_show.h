@@ -5,7 +5,7 @@
 #define SP_CLI_BENCH_SHOW_H
 
 #include "cli/report.h"
-#include "verify/steps.h"
+#include "verify/bench/steps.h"
 
 /* What was measured and with which NCCL, then a table per group: a row per size for the fastest of ours (--verbose: for
  * all), in the columns of nccl-tests and then those that they do not have; then what is slower than it should be. The

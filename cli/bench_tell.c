@@ -1,7 +1,7 @@
 #include "cli/bench.h"
 #include "cli/bench_show.h"
-#include "verify/plot.h"
-#include "verify/profile.h"
+#include "verify/bench/profile.h"
+#include "verify/page/plot.h"
 
 #include <string.h>
 

@@ -3,10 +3,10 @@
 #include "cli/examine.h"
 #include "cli/report.h"
 #include "cli/show.h"
-#include "verify/bundle_shape.h"
-#include "verify/profile.h"
-#include "verify/redact.h"
-#include "verify/state.h"
+#include "verify/bench/profile.h"
+#include "verify/machine/redact.h"
+#include "verify/page/bundle_shape.h"
+#include "verify/verdict/state.h"
 
 #include <limits.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 #include "cli/bench.h"
-#include "verify/plot.h"
+#include "verify/page/plot.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 #include "cli/show.h"
 #include "cli/subject.h"
 #include "patcher/runtime.h"
-#include "verify/proof.h"
-#include "verify/state.h"
+#include "verify/verdict/proof.h"
+#include "verify/verdict/state.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 #include "base/put.h"
 #include "cli/bundle.h"
 #include "cli/report.h"
-#include "verify/page.h"
+#include "verify/page/page.h"
 
 #include <stdlib.h>
 #include <string.h>

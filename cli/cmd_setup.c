@@ -6,12 +6,12 @@
 #include "cli/report.h"
 #include "cli/subject.h"
 #include "patcher/runtime.h"
-#include "verify/bench_sets.h"
-#include "verify/covers.h"
-#include "verify/ladder.h"
-#include "verify/profile.h"
-#include "verify/survey.h"
-#include "verify/verdict.h"
+#include "verify/bench/bench_sets.h"
+#include "verify/bench/profile.h"
+#include "verify/ladder/ladder.h"
+#include "verify/machine/survey.h"
+#include "verify/verdict/covers.h"
+#include "verify/verdict/verdict.h"
 
 #include <fcntl.h>
 #include <limits.h>

@@ -1,6 +1,6 @@
 #include "cli/show.h"
 #include "cli/subject.h"
-#include "verify/doctor.h"
+#include "verify/doctor/doctor.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,13 +3,13 @@
 #include "cli/report.h"
 #include "cli/subject.h"
 #include "patcher/runtime.h"
-#include "verify/bound.h"
-#include "verify/gpu.h"
-#include "verify/merge.h"
-#include "verify/picture.h"
-#include "verify/state.h"
-#include "verify/survey.h"
-#include "verify/verdict.h"
+#include "verify/ladder/gpu.h"
+#include "verify/machine/picture.h"
+#include "verify/machine/survey.h"
+#include "verify/verdict/bound.h"
+#include "verify/verdict/merge.h"
+#include "verify/verdict/state.h"
+#include "verify/verdict/verdict.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 #define SP_CLI_EXAMINE_H
 
 #include "cli/subject.h"
-#include "verify/doctor.h"
+#include "verify/doctor/doctor.h"
 
 enum { SP_EXAMS_MAX = 64 };
 

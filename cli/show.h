@@ -8,8 +8,8 @@
 #include "patcher/apply.h"
 #include "patcher/extension.h"
 #include "patcher/flag.h"
-#include "verify/profile.h"
-#include "verify/verdict.h"
+#include "verify/bench/profile.h"
+#include "verify/verdict/verdict.h"
 
 /* Keys of the JSON object that sp_show_install() sets, for the table of commands. */
 #define SP_SHOW_FIELDS "install", "pending", "flag", "extension", "verdict", "profile"

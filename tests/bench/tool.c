@@ -8,9 +8,9 @@
  *     tool have PROFILE UUID,… < verdict.json     is everything measured that the verdict passed?
  */
 #include "base/err.h"
-#include "verify/bench_sets.h"
-#include "verify/covers.h"
-#include "verify/profile.h"
+#include "verify/bench/bench_sets.h"
+#include "verify/bench/profile.h"
+#include "verify/verdict/covers.h"
 
 #include <stdio.h>
 #include <stdlib.h>

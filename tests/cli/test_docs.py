@@ -65,8 +65,13 @@ class Man(unittest.TestCase):
 USES = {
     "base": (),
     "patcher": ("base/",),
-    "build": ("base/", "patcher/", "verify/child.h", "verify/nvml.h", "verify/merge.h"),
-    "verify": ("base/", "patcher/", "build/toolchain.h"),
+    "build": ("base/", "patcher/", "verify/machine/child.h", "verify/machine/nvml.h", "verify/verdict/merge.h"),
+    "verify/machine": ("base/", "verify/"),
+    "verify/verdict": ("base/", "verify/"),
+    "verify/ladder": ("base/", "verify/"),
+    "verify/bench": ("base/", "verify/"),
+    "verify/doctor": ("base/", "patcher/", "build/toolchain.h", "verify/machine/"),
+    "verify/page": ("base/", "verify/"),
     "cli": ("base/", "patcher/", "build/", "verify/"),
 }
 
@@ -152,12 +157,12 @@ class Findings(unittest.TestCase):
         verify = real.ROOT / "verify"
         listed = [
             id_
-            for header in ("findings.h", "doctor.h")
+            for header in ("machine/findings.h", "doctor/doctor.h")
             for id_ in re.findall(r"^ \* \| ([a-z0-9-]+\.[a-z0-9-]+) ", (verify / header).read_text(), re.M)
         ]
         self.assertEqual(len(listed), len(set(listed)))
         given = set()
-        for file in [*verify.glob("find*.c"), *verify.glob("exam*.c")]:
+        for file in [*verify.glob("machine/find*.c"), *verify.glob("doctor/exam*.c")]:
             given.update(re.findall(r'"([a-z0-9-]+\.[a-z][a-z0-9-]+)"', file.read_text()))
         self.assertEqual(given, set(listed))
 

@@ -1,7 +1,7 @@
 /* Recordings come from issues: whatever is in one, it is refused or judged. */
 #include "base/err.h"
-#include "verify/picture.h"
-#include "verify/survey.h"
+#include "verify/machine/picture.h"
+#include "verify/machine/survey.h"
 
 #include <stdint.h>
 

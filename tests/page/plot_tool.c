@@ -6,7 +6,7 @@
  *     plot_tool text COLUMNS       the first group
  */
 #include "base/err.h"
-#include "verify/plot.h"
+#include "verify/page/plot.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,13 +3,13 @@
  * of SGLang's own kernel puts into it ("-": of the wheel's); with "sound" alone: of each line that it reads whether it
  * is a sound verdict or profile ("ok"), or why not; with "serve": of each line, a profile, a verdict and GPUs, what
  * serves that group (the table's place, or -1), and what all of it says. For the Python tests here. */
-#include "verify/bound.h"
+#include "verify/verdict/bound.h"
 #include "base/err.h"
-#include "verify/merge.h"
-#include "verify/serve.h"
-#include "verify/sound.h"
-#include "verify/state.h"
-#include "verify/verdict.h"
+#include "verify/verdict/merge.h"
+#include "verify/verdict/serve.h"
+#include "verify/verdict/sound.h"
+#include "verify/verdict/state.h"
+#include "verify/verdict/verdict.h"
 
 #include <stdio.h>
 #include <stdlib.h>

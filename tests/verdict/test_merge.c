@@ -3,9 +3,9 @@
  * lie to those of before, and of level and machine, against an oracle that is said in other words. No GPU.
  */
 #include "base/err.h"
-#include "verify/merge.h"
-#include "verify/verdict.h"
-#include "verify/withdraw.h"
+#include "verify/verdict/merge.h"
+#include "verify/verdict/verdict.h"
+#include "verify/verdict/withdraw.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -2,10 +2,10 @@
  * The verdict as a truth table, and what a change of each bound fact does. No GPU.
  */
 #include "base/err.h"
-#include "verify/bound.h"
-#include "verify/profile.h"
-#include "verify/sets.h"
-#include "verify/verdict.h"
+#include "verify/bench/profile.h"
+#include "verify/verdict/bound.h"
+#include "verify/verdict/sets.h"
+#include "verify/verdict/verdict.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

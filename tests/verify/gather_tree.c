@@ -1,6 +1,6 @@
 /* gather_tree FOLDER: the recording of a made-up /sys and /proc, for test_gather.py. */
 #include "base/err.h"
-#include "verify/gather.h"
+#include "verify/machine/gather.h"
 
 #include <stdio.h>
 

@@ -26,7 +26,7 @@ MISSING = object()
 GROWING = {"algorithm", "backend", "type", "name", "stock", "fastest", "chosen"}
 SEEN = ("type", "enum", "const", "required", "additionalProperties", "minimum", "maximum", "minLength", "maxLength",
         "pattern", "minItems", "maxItems", "multipleOf")  # fmt: skip
-# Of these it also counts what the fields mean together (verify/sound.c), which a schema cannot say.
+# Of these it also counts what the fields mean together (verify/verdict/sound.c), which a schema cannot say.
 SOUND = ("verdict", "profile")
 
 

@@ -1,7 +1,7 @@
 /* Asking in a child: what answers, what dies, what never ends, and what leaves something behind. */
 #include "base/err.h"
-#include "verify/child.h"
-#include "verify/openers.h"
+#include "verify/machine/child.h"
+#include "verify/machine/openers.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* Which GPUs: every form of --gpus and of CUDA_VISIBLE_DEVICES. */
 #include "base/err.h"
-#include "verify/choose.h"
+#include "verify/machine/choose.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

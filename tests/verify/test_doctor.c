@@ -1,8 +1,8 @@
 /* What the doctor says of patients that no machine at hand could be: every branch that finds something, and its
  * neighbour that does not. */
 #include "base/err.h"
-#include "verify/doctor.h"
-#include "verify/ladder.h"
+#include "verify/doctor/doctor.h"
+#include "verify/ladder/ladder.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* What a measured rate says of the links, as a table: no machine here has a slow one. */
-#include "verify/rates.h"
-#include "verify/topology.h"
+#include "verify/ladder/rates.h"
+#include "verify/machine/topology.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* What of a text leaves the machine: no path, whatever blanks are in it, and no host out of NCCL's settings. */
 #include "base/err.h"
-#include "verify/redact.h"
+#include "verify/machine/redact.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
