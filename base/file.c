@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -335,6 +336,17 @@ int sp_read_file(struct sp_buf *out, const char *path, size_t max)
     return rc;
 }
 
+int sp_write_failed(const char *name)
+{
+    struct rlimit limit;
+
+    if (errno != EFBIG || getrlimit(RLIMIT_FSIZE, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY)
+        return sp_err_sys(SP_ECANNOT, "cannot write '%s'", name);
+    sp_err(SP_ECANNOT, "cannot write '%s': %s: the limit is %llu bytes", name, strerror(EFBIG),
+           (unsigned long long)limit.rlim_cur);
+    return sp_err_hint(SP_ECANNOT, "ulimit -f unlimited; for a service: LimitFSIZE=infinity");
+}
+
 int sp_write_all(int fd, const void *data, size_t len, const char *name)
 {
     const char *at = data;
@@ -345,7 +357,7 @@ int sp_write_all(int fd, const void *data, size_t len, const char *name)
         if (put < 0 && errno == EINTR)
             continue;
         if (put < 0)
-            return sp_err_sys(SP_ECANNOT, "cannot write '%s'", name);
+            return sp_write_failed(name);
         at += put;
         len -= (size_t)put;
     }

@@ -55,6 +55,10 @@ int sp_read_beneath(struct sp_buf *out, struct stat *st, int dirfd, const char *
 /* The same by absolute or process-relative path, links followed: for our own data, not for an install. */
 int sp_read_file(struct sp_buf *out, const char *path, size_t max);
 
+/* The error of a write to name that failed with errno; of the limit on the size of files (ulimit -f) it says how much
+ * that is. SP_ECANNOT. */
+int sp_write_failed(const char *name);
+
 /* Write all bytes to fd, EINTR and short writes handled. */
 int sp_write_all(int fd, const void *data, size_t len, const char *name);
 

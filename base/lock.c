@@ -108,19 +108,10 @@ void sp_hold_signals(sigset_t *before)
     sigaddset(&held, SIGINT);
     sigaddset(&held, SIGQUIT);
     sigaddset(&held, SIGTERM);
-    sigaddset(&held, SIGXFSZ);
     sigprocmask(SIG_BLOCK, &held, before);
 }
 
-/* SIGXFSZ has been answered: the write that it is about has failed with EFBIG. */
 void sp_release_signals(const sigset_t *before)
 {
-    const struct timespec now = {0};
-    sigset_t too_large;
-
-    sigemptyset(&too_large);
-    sigaddset(&too_large, SIGXFSZ);
-    if (!sigismember(before, SIGXFSZ))
-        (void)sigtimedwait(&too_large, NULL, &now);
     sigprocmask(SIG_SETMASK, before, NULL);
 }

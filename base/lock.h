@@ -17,8 +17,7 @@ int sp_lock_dir(int *fd, const char *path, int wait_ms);
 /* The same for an open directory; kind is flock's LOCK_SH or LOCK_EX. *fd is a new descriptor. */
 int sp_lock_fd(int *fd, int dirfd, int kind, int wait_ms);
 
-/* Let SIGHUP, SIGINT, SIGQUIT and SIGTERM wait: a commit takes milliseconds, an interrupted one costs a recover.
- * SIGXFSZ (ulimit -f) never comes: the write fails instead, and can be undone. */
+/* Let SIGHUP, SIGINT, SIGQUIT and SIGTERM wait: a commit takes milliseconds, an interrupted one costs a recover. */
 void sp_hold_signals(sigset_t *before);
 void sp_release_signals(const sigset_t *before);
 

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,8 +16,9 @@
 #include <time.h>
 #include <unistd.h>
 
-/* How often to look whether the child has ended while something else holds its pipes open. */
-enum { SLICE_MS = 20 };
+/* SLICE_MS: how often to look whether the child has ended while something else holds its pipes open. GRACE_MS: how long
+ * one that is asked to end has for it. */
+enum { SLICE_MS = 20, RUNNING_MAX = 64, GRACE_MS = 2000 };
 
 struct stream {
     int fd; /* -1: closed */
@@ -63,6 +65,7 @@ static void run_child(const char *const *argv, const struct sp_proc_options *opt
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     signal(SIGPIPE, SIG_DFL);
+    signal(SIGXFSZ, SIG_DFL);
     move_fd(in >= 0 ? in : open("/dev/null", O_RDONLY), STDIN_FILENO);
     move_fd(out, STDOUT_FILENO);
     move_fd(err, STDERR_FILENO);
@@ -77,6 +80,81 @@ fail:
     if (write(failure, &why, sizeof why) != sizeof why)
         _exit(126);
     _exit(127);
+}
+
+/* ---- a signal that ends us: only async-signal-safe calls ---- */
+
+static _Atomic pid_t running[RUNNING_MAX];
+static atomic_bool ending;
+
+/* True when it has ended; it stays a zombie, so that its process group cannot be anybody else's. */
+static bool has_ended(pid_t child)
+{
+    siginfo_t info = {0};
+
+    return waitid(P_PID, (id_t)child, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == child;
+}
+
+/* One that finds no room is not ended in time, but with us. */
+static void remember(pid_t child)
+{
+    pid_t none = 0;
+
+    for (size_t i = 0; i < RUNNING_MAX && !atomic_compare_exchange_strong(&running[i], &none, child); i++)
+        none = 0;
+}
+
+/* Nobody is to act on how a child ended that we have ended ourselves. */
+static void forget(pid_t child)
+{
+    for (size_t i = 0; i < RUNNING_MAX; i++) {
+        pid_t is = child;
+
+        (void)atomic_compare_exchange_strong(&running[i], &is, 0);
+    }
+    while (atomic_load(&ending))
+        pause();
+}
+
+/* How many have not ended yet. */
+static size_t send_all(int number)
+{
+    size_t left = 0;
+
+    for (size_t i = 0; i < RUNNING_MAX; i++) {
+        const pid_t child = atomic_load(&running[i]);
+
+        if (child > 0 && number)
+            kill(-child, number);
+        left += child > 0 && !has_ended(child);
+    }
+    return left;
+}
+
+static void end_all(int number)
+{
+    const struct timespec slice = {.tv_nsec = SLICE_MS * 1000000L};
+
+    atomic_store(&ending, true);
+    (void)send_all(SIGTERM);
+    for (int waited = 0; waited < GRACE_MS && send_all(0); waited += SLICE_MS)
+        nanosleep(&slice, NULL);
+    (void)send_all(SIGKILL);
+    signal(number, SIG_DFL);
+    raise(number); /* it comes when this returns */
+}
+
+void sp_proc_catch_signals(void)
+{
+    static const int numbers[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+    struct sigaction action = {.sa_handler = end_all}, before;
+
+    sigemptyset(&action.sa_mask);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        sigaddset(&action.sa_mask, numbers[i]);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+            (void)sigaction(numbers[i], &action, NULL);
 }
 
 /* ---- our side ---- */
@@ -155,10 +233,12 @@ static int start(pid_t *child, int *out, int *err, const char *const *argv, cons
     if (*child == 0)
         run_child(argv, options, parent, input, pipes[0][1], pipes[1][1], pipes[2][1]);
     setpgid(*child, *child); /* both sides, whichever is first: a kill of the group must not miss */
+    remember(*child);
     close_fd(&pipes[2][1]);
     why = read_failure(pipes[2][0]);
     if (why) {
         waitpid(*child, NULL, 0);
+        forget(*child);
         errno = why;
         rc = sp_err_sys(SP_ECANNOT, "cannot run '%s'", argv[0]);
         goto out;
@@ -195,14 +275,6 @@ static int drain(struct stream *stream)
     else
         keep = (size_t)got;
     return keep ? sp_buf_append(stream->buf, chunk, keep) : SP_OK;
-}
-
-/* True when it has ended; it stays a zombie, so that its process group cannot be anybody else's. */
-static bool has_ended(pid_t child)
-{
-    siginfo_t info = {0};
-
-    return waitid(P_PID, (id_t)child, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == child;
 }
 
 static int poll_streams(struct stream streams[2], int timeout)
@@ -249,6 +321,7 @@ static void reap(struct sp_proc_result *result, pid_t child)
     kill(-child, SIGKILL);
     while (waitpid(child, &status, 0) < 0 && errno == EINTR)
         ;
+    forget(child);
     result->status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     result->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 }

@@ -49,6 +49,11 @@ int sp_proc_run(struct sp_proc_result *result, const char *const *argv, const st
  * last line of its standard error. The result is valid either way. */
 int sp_proc_run_ok(struct sp_proc_result *result, const char *const *argv, const struct sp_proc_options *options);
 
+/* From now on SIGHUP, SIGINT, SIGQUIT and SIGTERM, unless they are ignored, end what runs before they end us: only the
+ * child itself dies with us, and not what it has started. It is asked first, so that it can end its own children, too.
+ */
+void sp_proc_catch_signals(void);
+
 /* Safe on a zeroed result, and twice. */
 void sp_proc_free(struct sp_proc_result *result);
 

@@ -119,7 +119,7 @@ static int reserve(int fd, size_t len, const struct stat *old, const char *path)
         return SP_OK;
     if (ftruncate(fd, old->st_size) == 0)
         errno = error;
-    return sp_err_sys(SP_ECANNOT, "cannot write '%s'", path);
+    return sp_write_failed(path);
 }
 
 static int put_in_place(const char *path, const struct stat *old, const void *data, size_t len)

@@ -28,7 +28,7 @@
  *   4. done: the old images go, then directories that became empty, then the journal.
  * An error in 1 undoes 1. An error in 3 renames the journal to say "abort" and puts the old images back; if even that
  * fails the journal stays and the code is SP_EINTERRUPTED. SIGHUP, SIGINT, SIGQUIT and SIGTERM wait until it is over;
- * a file size limit (ulimit -f) is an error like a full disk.
+ * a file size limit (ulimit -f) is an error like a full disk where SIGXFSZ is ignored, as main() does.
  *
  * Concurrency: an exclusive flock(2) on the root directory itself, which leaves no lock file behind. The
  * loser waits up to a few seconds, then gets SP_ECANNOT naming the holder's pid if it can be known.

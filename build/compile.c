@@ -83,7 +83,7 @@ static int write_file(const char *folder, const char *name, const void *data, si
 
     if (rc == 0 && (fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644)) < 0)
         rc = cannot_write("make", path);
-    if (rc == 0 && (rc = sp_write_all(fd, data, len, path)) < 0)
+    if (rc == 0 && (rc = sp_write_all(fd, data, len, path)) < 0 && *sp_err_hint_text() == '\0')
         rc = sp_scratch_hint(rc);
     if (fd >= 0)
         close(fd);
@@ -225,6 +225,19 @@ static int no_space(const struct sp_proc_result *result, const char *what)
     return sp_scratch_hint(SP_ECANNOT);
 }
 
+/* With LC_ALL=C the compilers that start others name the signal that ended one. */
+static bool hit_limit(const struct sp_proc_result *result)
+{
+    return result->signal == SIGXFSZ || strstr(result->err.data, "File size limit exceeded") != NULL ||
+           strstr(result->err.data, "File too large") != NULL;
+}
+
+static int too_large(const char *what)
+{
+    errno = EFBIG;
+    return sp_err_wrap(sp_write_failed(sp_scratch_parent()), "cannot build '%s'", what);
+}
+
 /* What stands behind -o, relative to the folder that the command runs in. */
 static bool has_written(const struct sp_words *argv, const char *dir)
 {
@@ -254,6 +267,8 @@ static int judge(char **log, const struct sp_words *command, const struct sp_pro
                          "SGL_PCIE_NVCC or another host compiler with NVCC_CCBIN");
     else if (result->status != 0 && is_full(result, dir))
         rc = no_space(result, what);
+    else if (result->status != 0 && hit_limit(result))
+        rc = too_large(what);
     else if (result->status != 0)
         rc = failed(log, command, result, what, how);
     else if (!has_written(command, dir))

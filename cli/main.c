@@ -1,8 +1,10 @@
+#include "base/proc.h"
 #include "cli/doc.h"
 #include "cli/report.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -78,6 +80,8 @@ int main(int argc, char **argv)
     int rc, status;
 
     hold_standard_streams();
+    sp_proc_catch_signals();
+    (void)signal(SIGXFSZ, SIG_IGN); /* of ulimit -f: the write fails instead, and is told and undone */
     rc = sp_args_parse(&args, argc, argv);
     sp_report_begin(&report, &args, sp_argv_has(argc, argv, "json"));
     if (rc == SP_OK)

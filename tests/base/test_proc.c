@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -51,6 +52,11 @@ static int forget(void **state)
     (void)state;
     sp_proc_free(&result);
     return 0;
+}
+
+static int forget_all(void **state)
+{
+    return forget(state) + tree_teardown(state);
 }
 
 static void status_and_both_streams_come_back(void **state)
@@ -101,6 +107,13 @@ static void input_comes_whole_whether_it_is_read_or_not(void **state)
     assert_string_equal(result.out.data, "end\n");
 }
 
+static void wait_until_gone(pid_t pid)
+{
+    for (int i = 0; i < 100 && is_running(pid); i++)
+        usleep(10000);
+    assert_false(is_running(pid));
+}
+
 static void a_hanging_child_is_killed_with_its_children(void **state)
 {
     double began = seconds();
@@ -114,9 +127,97 @@ static void a_hanging_child_is_killed_with_its_children(void **state)
     assert_true(seconds() - began < 5);
     grandchild = (pid_t)strtol(result.out.data, NULL, 10);
     assert_true(grandchild > 0);
-    for (int i = 0; i < 100 && is_running(grandchild); i++)
+    wait_until_gone(grandchild);
+}
+
+/* A pid that a process writes beneath the tree. */
+static pid_t written(const struct tree *tree, const char *name)
+{
+    struct sp_buf text = SP_BUF_INIT;
+    pid_t pid = 0;
+
+    for (int i = 0; i < 500 && pid == 0; i++) {
         usleep(10000);
-    assert_false(is_running(grandchild));
+        if (sp_read_beneath(&text, NULL, tree->fd, name, 100) == 0 && strchr(text.data, '\n'))
+            pid = (pid_t)strtol(text.data, NULL, 10);
+    }
+    sp_buf_free(&text);
+    assert_true(pid > 0);
+    return pid;
+}
+
+static void a_signal_ends_the_children_of_children_too(void **state)
+{
+    static const int numbers[] = {SIGHUP, SIGINT, SIGTERM};
+    const struct tree *tree = *state;
+
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        const struct sp_proc_options options = {.dir = tree->path, .output_max = 100};
+        pid_t child = fork(), grandchild;
+        int status;
+
+        assert_true(child >= 0);
+        if (child == 0) {
+            sp_proc_catch_signals();
+            (void)sh("sleep 100 & echo $! >new; mv new pid; wait", options);
+            _exit(1); /* nobody acts on how it ended */
+        }
+        grandchild = written(tree, "pid");
+        assert_int_equal(kill(child, numbers[i]), 0);
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFSIGNALED(status));
+        assert_int_equal(WTERMSIG(status), numbers[i]);
+        wait_until_gone(grandchild);
+        assert_int_equal(unlinkat(tree->fd, "pid", 0), 0);
+    }
+}
+
+static void a_child_that_does_not_heed_it_is_killed(void **state)
+{
+    const struct tree *tree = *state;
+    const struct sp_proc_options options = {.dir = tree->path, .output_max = 100};
+    pid_t child = fork(), deaf;
+    int status;
+
+    assert_true(child >= 0);
+    if (child == 0) {
+        sp_proc_catch_signals();
+        (void)sh("trap '' TERM; echo $$ >new; mv new pid; sleep 100; sleep 100", options);
+        _exit(1);
+    }
+    deaf = written(tree, "pid");
+    assert_int_equal(kill(child, SIGTERM), 0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status));
+    wait_until_gone(deaf);
+}
+
+static void a_signal_that_is_ignored_stays_so(void **state)
+{
+    pid_t child = fork();
+    int status;
+
+    (void)state;
+    assert_true(child >= 0);
+    if (child == 0) { /* as under nohup */
+        (void)signal(SIGHUP, SIG_IGN);
+        sp_proc_catch_signals();
+        (void)raise(SIGHUP);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+}
+
+static void a_child_is_ended_by_a_limit_that_we_survive(void **state)
+{
+    const struct tree *tree = *state;
+    const struct sp_proc_options options = {.dir = tree->path, .output_max = 100};
+
+    (void)signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(sh("ulimit -c 0; ulimit -f 1; exec head -c 100000 /dev/zero >large", options), 0);
+    (void)signal(SIGXFSZ, SIG_DFL);
+    assert_int_equal(result.signal, SIGXFSZ);
 }
 
 static void a_grandchild_with_our_pipe_does_not_hold_us_up(void **state)
@@ -190,6 +291,10 @@ int main(void)
         cmocka_unit_test_teardown(a_closed_output_does_not_end_the_wait, forget),
         cmocka_unit_test_teardown(environment_and_directory_are_ours_to_choose, forget),
         cmocka_unit_test_teardown(every_failure_of_run_ok_says_why, forget),
+        cmocka_unit_test_setup_teardown(a_signal_ends_the_children_of_children_too, tree_setup, forget_all),
+        cmocka_unit_test_setup_teardown(a_child_that_does_not_heed_it_is_killed, tree_setup, forget_all),
+        cmocka_unit_test(a_signal_that_is_ignored_stays_so),
+        cmocka_unit_test_setup_teardown(a_child_is_ended_by_a_limit_that_we_survive, tree_setup, forget_all),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,11 +2,13 @@
 of a released SGLang: every way in which it can go wrong, and what must not happen then."""
 
 import base64
+import contextlib
 import csv
 import hashlib
 import json
 import os
 import pathlib
+import resource
 import shutil
 import signal
 import stat
@@ -92,11 +94,11 @@ class Case(unittest.TestCase):
             "LC_ALL": "C.UTF-8",
         } | {name: value for name, value in os.environ.items() if name.startswith(("ASAN_", "UBSAN_", "LSAN_"))}
 
-    def tool(self, command, *words, want=0, site=None, target="--site", **env):
-        """The JSON object, valid by its schema, with the exit status checked."""
+    def tool(self, command, *words, want=0, site=None, target="--site", preexec_fn=None, **env):
+        """The JSON object, valid by its schema, with the exit status checked, unless that is None."""
         done = subprocess.run([real.CLI, command, target, str(site or self.site), *words, "--json"], env=self.env | env,
-                              capture_output=True, text=True, check=False)
-        self.assertEqual(done.returncode, want, done.stdout + done.stderr)
+                              capture_output=True, text=True, check=False, preexec_fn=preexec_fn)
+        self.assertIn(done.returncode, range(11) if want is None else [want], done.stdout + done.stderr)
         answer = json.loads(done.stdout)
         schema.validate(answer)
         return answer
@@ -586,6 +588,21 @@ class Toolchain(Case):
                 self.assertRegex(answer["message"], "[Nn]o space")
         self.assertEqual(codes, {0, 5})
 
+    def test_files_that_may_not_be_as_large(self):
+        """From no file of ours on to none for what is compiled, and the install."""
+        codes = set()
+        for size in (0, 100, 2000, 8000, 10 << 20):
+            limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))  # noqa: E731
+            before = real.snapshot(self.site)
+            answer = self.build(want=None, preexec_fn=limit)
+            codes.add(answer["exit_code"])
+            self.assertEqual((list(self.tmp.iterdir()), answer["log"]), ([], None))
+            if answer["exit_code"]:
+                self.assertRegex(answer["message"], f"cannot write '.*': File too large: the limit is {size} bytes$")
+                self.assertRegex(answer["next"], "ulimit -f")
+                self.assertEqual(real.snapshot(self.site), before)
+        self.assertEqual(codes, {0, 5})
+
     def test_no_space_for_the_log(self):
         """What the compiler refused is told all the same."""
         self.behave("fail", "k.cu(3): error: no\n")
@@ -740,10 +757,21 @@ class Interrupted(Case):
                 process.send_signal(number)
                 process.communicate(timeout=10)  # the keeper of the folder holds no end of our pipes
                 self.assertEqual(process.returncode, -number)
+                if number != signal.SIGKILL:
+                    self.assertEqual(self.compilers(), [])
                 self.wait_for(lambda: not list(self.tmp.iterdir()), "the scratch folder stays")
                 self.assertEqual(real.snapshot(self.site), before)
                 self.assertFalse(self.tool("status")["pending"])
                 (self.toolkit / "bin/log").unlink()
+
+    def compilers(self):
+        """The processes whose temporary files go into a scratch folder."""
+        mark, found = b"TMPDIR=%s/" % os.fsencode(self.tmp), []
+        for path in pathlib.Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if mark in (path / "environ").read_bytes():
+                    found.append((path / "cmdline").read_bytes())
+        return found
 
     def test_a_kill_at_any_write_of_the_transaction_leaves_old_new_or_recover(self):
         self.build()

@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -65,6 +66,26 @@ class Json(Tree):
         for change in ({"exit_code": 4}, {"extra": 1}, {"pending": "no"}, {"install": {}}, {"schema": "sgl-pcie/2"}):
             with self.assertRaises(schema.jsonschema.ValidationError):
                 schema.validate(data | change)
+
+
+class Limits(Tree):
+    def under(self, blocks, *arguments):
+        """Of 1024 bytes. Nothing may be left, whatever it is that does not fit."""
+        limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (blocks << 10, blocks << 10))  # noqa: E731
+        before = real.snapshot(Path(self.scratch.name))
+        done = run(*arguments, text=True, preexec_fn=limit)
+        self.assertEqual(done.returncode, 5, done)
+        self.assertRegex(done.stderr, "cannot write '.*': File too large: the limit is %d bytes\n  next: ulimit -f" % (blocks << 10))
+        self.assertEqual(real.snapshot(Path(self.scratch.name)), before)
+
+    def test_files_that_may_not_be_as_large(self):
+        for blocks in (0, 4, 16):  # the journal, a file of ours, one of SGLang's
+            self.under(blocks, "apply", "--site", self.site)
+        out = Path(self.scratch.name) / "report.json"
+        for text in (None, "of before"):
+            if text:
+                out.write_text(text)
+            self.under(0 if text is None else 1, "report", "--site", self.site, "--out", out)
 
 
 class Streams(Tree):
