@@ -118,7 +118,9 @@ class Recorded(Case):
         self.assertEqual(self.both()["patch"], "unreadable")
 
 
-class Files(Case):
+class Package(Case):
+    """Our Python in a site of its own, beside a library."""
+
     def setUp(self):
         super().setUp()
         self.site = self.scratch / "site"
@@ -129,6 +131,8 @@ class Files(Case):
                 (self.site / "sgl_pcie" / path.name).write_bytes(open(path, "rb").read())
         (self.site / "sgl_pcie" / "libpar.so").write_text("library")
 
+
+class Files(Package):
     def test_what_is_written_is_read_by_both(self):
         path = self.write(self.site, "verdict.json", verdict({**self.bound(self.site), "driver": "580.95.05"}))
         self.assertEqual(path, self.state / state.key(str(self.site)) / "verdict.json")
@@ -347,7 +351,7 @@ class Sound(Case):
                 self.assertEqual(words == "ok", self.python_says(module, file), (words, file))
 
 
-class Upstream(Files):
+class Upstream(Package):
     """What a probe says of SGLang's own kernel holds for the bytes that it ran, and leaves the rest alone."""
 
     def setUp(self):
