@@ -46,6 +46,16 @@ class Decision(NamedTuple):
         return self.refuses or self.action
 
 
+def unique(pairs):
+    """The object_pairs_hook of json that refuses what sgl-pcie refuses: which of two values counts, no two readers agree."""
+    content = {}
+    for key, value in pairs:
+        if key in content:
+            raise ValueError("duplicate object key near '%s'" % json.dumps(key, ensure_ascii=False))
+        content[key] = value
+    return content
+
+
 def read(environ=os.environ, path=_PERSISTED):
     """The flag as this environment has it: the variable wins, also over what was persisted."""
     if FLAG in environ:
@@ -107,7 +117,7 @@ def _read_persisted(path):
         st = os.fstat(fd)
         if not stat.S_ISREG(st.st_mode) or st.st_uid not in (0, os.geteuid()) or st.st_size > _PERSISTED_MAX:
             return None
-        content = json.loads(os.read(fd, _PERSISTED_MAX).decode())
+        content = json.loads(os.read(fd, _PERSISTED_MAX).decode(), object_pairs_hook=unique)
         value = content["value"] if content["schema"] == "sgl-pcie-flag/1" else None
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return None

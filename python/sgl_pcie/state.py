@@ -10,6 +10,8 @@ import os
 import pwd
 import stat
 
+from .flag import unique
+
 STATE = "SGL_PCIE_STATE"
 SYSTEM = "/var/lib/sgl-pcie"
 MAX_BYTES = 4 << 20
@@ -94,4 +96,4 @@ def _json(data):
     def refuse(constant):
         raise ValueError("%s is no JSON" % constant)
 
-    return json.loads(data.decode(), parse_constant=refuse)
+    return json.loads(data.decode(), parse_constant=refuse, object_pairs_hook=unique)

@@ -70,6 +70,11 @@ class Files(common.Scratch, unittest.TestCase):
                 self.write(content)
                 self.refused(str(self.path))
 
+    def test_the_same_key_twice(self):
+        """The words are those of sgl-pcie, which refuses it too: neither reader is to believe what the other does not."""
+        self.write(json.dumps(VERDICT).encode()[:-1] + b', "level": 4}')
+        self.refused("duplicate object key near '\"level\"'")
+
     def test_another_schema(self):
         self.write(dict(VERDICT, schema="sgl-pcie-verdict/2"))
         self.refused("sgl-pcie-verdict/1")

@@ -105,6 +105,7 @@ class Read(unittest.TestCase):
             b"\xff\xfe" + good,
             good[:-1],
             good + b" " * 4096,
+            good[:-1] + b', "value": "0"}',
             {"value": "1"},
             {"schema": "sgl-pcie-flag/1"},
             {"schema": "sgl-pcie-flag/2", "value": "1"},
