@@ -70,12 +70,10 @@ def strict_data(folder):
     return folder
 
 
-class Kernels(unittest.TestCase):
+class Kernels(real.Scratch):
     @classmethod
     def setUpClass(cls):
-        scratch = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(scratch.cleanup)
-        cls.folder = pathlib.Path(scratch.name)
+        super().setUpClass()
         cls.stock = real.site(real.NEWEST, cls.folder / "stock")
         cls.site = cls.folder / "site"
         shutil.copytree(cls.stock, cls.site)

@@ -10,9 +10,12 @@ import hashlib
 import importlib.util
 import json
 import os
+import shutil
 import stat
 import subprocess
 import sys
+import tempfile
+import unittest
 import zipfile
 from pathlib import Path
 
@@ -72,6 +75,21 @@ def patch(folder, version):
     """Apply the committed patches to a tree of site(), by git."""
     for path, pre in RELEASES[version]["files"].items():
         git("apply", "--whitespace=nowarn", str(PATCHES / TEXTS[path, pre]["patch"]), cwd=folder)
+
+
+def add_package(site):
+    """Our Python, as apply adds it."""
+    shutil.copytree(ROOT / "python/sgl_pcie", Path(site) / "sgl_pcie", ignore=shutil.ignore_patterns("__pycache__"))
+
+
+class Scratch(unittest.TestCase):
+    """All tests of a class share one folder."""
+
+    @classmethod
+    def setUpClass(cls):
+        scratch = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(scratch.cleanup)
+        cls.folder = Path(scratch.name)
 
 
 def snapshot(folder):

@@ -9,10 +9,8 @@ What it stands in for is written there.
 import importlib.util
 import json
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 import unittest
 from pathlib import Path
 
@@ -62,14 +60,8 @@ def create(group, device, make_stock):
 """
 
 
-class Trees(unittest.TestCase):
+class Trees(real.Scratch):
     """One stock and one patched tree per release, shared by all tests."""
-
-    @classmethod
-    def setUpClass(cls):
-        scratch = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(scratch.cleanup)
-        cls.folder = Path(scratch.name)
 
     def tree(self, version, runtime=None, edit=None):
         """A tree: runtime None for stock, else the name of a variant of sgl_pcie ("none": patched without it)."""
@@ -79,9 +71,7 @@ class Trees(unittest.TestCase):
             if runtime:
                 real.patch(tree, version)
             if runtime not in (None, "none"):
-                shutil.copytree(
-                    real.ROOT / "python" / "sgl_pcie", tree / "sgl_pcie", ignore=shutil.ignore_patterns("__pycache__")
-                )
+                real.add_package(tree)
             if edit:
                 edit(tree / "sgl_pcie")
         return tree

@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import unittest
 from pathlib import Path
 
@@ -25,22 +24,14 @@ BEFORE = ["0.4.1.post7", "0.4.4"]  # another kernel, or none that is handed out
 FOUR, TWO, NVLINK = {"world": 4}, {"world": 2}, {"world": 4, "nvlink": True}
 
 
-class Trees(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        scratch = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(scratch.cleanup)
-        cls.folder = Path(scratch.name)
-
+class Trees(real.Scratch):
     def tree(self, version, overlay=True):
         tree = self.folder / version / str(overlay)
         if not tree.exists():
             real.site(version, tree)
             self.add_functions(tree, version)
             real.patch(tree, version)
-            shutil.copytree(
-                real.ROOT / "python" / "sgl_pcie", tree / "sgl_pcie", ignore=shutil.ignore_patterns("__pycache__")
-            )
+            real.add_package(tree)
             if overlay:
                 shutil.copy(FAKE, tree / "sgl_pcie" / "libupstream.so")
         return tree
