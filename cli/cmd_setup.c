@@ -97,6 +97,7 @@ static const struct step steps[] = {
     {"recover", NULL},  {"doctor", NULL},  {"apply", NULL},  {"build", "arch"},
     {"verify", "gpus"}, {"bench", "gpus"}, {"enable", NULL},
 };
+enum { FIRST_OF_PATCHED = 2 };
 
 struct setup {
     const struct sp_args *args;
@@ -276,18 +277,49 @@ static bool is_to_undo(const struct setup *setup)
     return faccessat(setup->subject.install->site_fd, SP_SETUP_MARK, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
+static bool is_of_patched(const char *command, size_t len)
+{
+    bool is = false;
+
+    for (size_t i = FIRST_OF_PATCHED; i < sizeof steps / sizeof *steps && !is; i++)
+        is = strlen(steps[i].command) == len && strncmp(steps[i].command, command, len) == 0;
+    return is;
+}
+
+/* What a step would have next works on a patched install, or patches one. From stock the way there is setup, which
+ * takes the same options. */
+static int aim_at_setup(struct sp_buf *out, const char *hint)
+{
+    static const char self[] = "sgl-pcie ";
+    int rc = sp_buf_set(out, "", 0);
+
+    while (*hint && rc == SP_OK) {
+        const char *at = strstr(hint, self), *command = at ? at + sizeof self - 1 : hint + strlen(hint);
+        const size_t len = strcspn(command, " ,;");
+        const bool is = is_of_patched(command, len);
+
+        rc = sp_buf_append(out, hint, (size_t)(command - hint));
+        if (rc == SP_OK)
+            rc = is ? sp_buf_append(out, "setup", 5) : sp_buf_append(out, command, len);
+        hint = command + len;
+    }
+    return rc;
+}
+
 /* The error that stopped us stays. */
 static int stop(struct setup *setup, int rc)
 {
     char *message = strdup(sp_err_message()), *hint = strdup(sp_err_hint_text());
     const bool undoes = is_to_undo(setup);
-    const int undone = undoes ? run_step(setup, "revert", NULL) : SP_EFAIL;
+    const bool undone = undoes && run_step(setup, "revert", NULL) == SP_OK;
+    struct sp_buf next = SP_BUF_INIT;
 
     if (undoes)
-        sp_report_set(setup->report, "undone", json_boolean(undone == SP_OK));
-    if (message && hint)
-        (void)sp_err_hint(sp_err(rc, "%s%s", message, undone == SP_OK ? "; the install is stock again" : ""), "%s",
-                          hint);
+        sp_report_set(setup->report, "undone", json_boolean(undone));
+    if (message && hint && aim_at_setup(&next, hint) == SP_OK)
+        (void)sp_err_hint(sp_err(rc, "%s%s", message, undone ? "; the install is stock again" : ""), "%s",
+                          undone ? next.data : hint);
+    sp_buf_free(&next);
     free(message);
     free(hint);
     return rc;

@@ -6,11 +6,15 @@ import pathlib
 import py_compile
 import signal
 import subprocess
+import sys
 import time
 import unittest
 
-from common import Case, real, tree
+from common import ROOT, Case, real, tree
 
+sys.path.append(str(ROOT / "tests" / "build"))
+
+import fake  # noqa: E402
 import source  # noqa: E402
 
 
@@ -34,6 +38,17 @@ class Setup(Case):
         self.assertTrue(told["next"])
         self.assertEqual(tree(self.site), self.stock)
 
+    def test_what_to_do_next_is_for_the_install_that_is_there_now(self):
+        """build's own next command, which finds nothing to build into in an install that is stock again."""
+        fake.make_toolkit(self.scratch / "toolkit")
+        self.environment["SGL_PCIE_NVCC"] = str(self.scratch / "toolkit/bin/nvcc")
+        for patched in (False, True):
+            told = json.loads(self.cli("setup", "--site", self.site, "--json", expect=5))
+            self.assertEqual(told["undone"], None if patched else True)
+            command = "build" if patched else "setup"
+            self.assertEqual(told["next"], "name the architecture: sgl-pcie %s --arch sm_90" % command)
+            self.cli("apply", "--site", self.site)
+
     def test_what_was_patched_before_stays(self):
         self.cli("apply", "--site", self.site)
         before = tree(self.site)
@@ -50,10 +65,10 @@ class Setup(Case):
         self.assertEqual(told["undone"], True)
         self.assertEqual(real.snapshot(checkout), before)
 
-    def compiling(self):
+    def compiling(self, waits="touch $0.seen; exec sleep 60"):
         """A setup that has come to the compiler, and waits there."""
-        nvcc, seen = self.scratch / "nvcc", self.scratch / "seen"
-        nvcc.write_text("#!/bin/sh\n[ -e %s/sgl_pcie ] || exit 1\ntouch %s\nexec sleep 60\n" % (self.site, seen))
+        nvcc, seen = self.scratch / "nvcc", self.scratch / "nvcc.seen"
+        nvcc.write_text("#!/bin/sh\n[ -e %s/sgl_pcie ] || exit 1\n%s\n" % (self.site, waits))
         nvcc.chmod(0o755)
         process = subprocess.Popen(
             [real.CLI, "setup", "--site", self.site, "--arch", "sm_90", "--json"],
@@ -73,6 +88,17 @@ class Setup(Case):
         process = self.compiling()
         process.kill()
         process.wait()
+
+    def test_an_interrupt_reaches_what_the_compiler_started(self):
+        """Through setup, build and nvcc, each of which leads a process group of its own."""
+        process = self.compiling("sleep 60 & echo $! >$0.new; mv $0.new $0.seen; wait")
+        compiler = int((self.scratch / "nvcc.seen").read_text())
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(10), -signal.SIGINT)
+        with self.assertRaises(ProcessLookupError):
+            for _ in range(100):  # until somebody has waited for it
+                os.kill(compiler, 0)
+                time.sleep(0.05)
 
     def test_what_an_interrupted_run_patched_is_taken_back(self):
         self.interrupt()
