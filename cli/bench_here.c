@@ -5,6 +5,7 @@
 #include "verify/machine/survey.h"
 #include "verify/verdict/bound.h"
 #include "verify/verdict/state.h"
+#include "verify/verdict/verdict.h"
 
 #include <stdlib.h>
 #include <string.h>

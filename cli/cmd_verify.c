@@ -303,9 +303,9 @@ static int write_verdict(json_t **run, struct sp_report *report, const struct sp
     int rc;
 
     *run = NULL;
-    if (!ladder->site || !sp_verdict_counts(ladder))
+    if (!ladder->site || !sp_verdict_counts(&ladder->checks, ladder->level))
         return SP_OK;
-    rc = sp_verdict_make(run, ladder, ladder->site, before);
+    rc = sp_verdict_make(run, &ladder->checks, ladder->topology, ladder->level, ladder->site, before);
     if (rc == SP_OK)
         rc = sp_verdict_save(&path, &verdict, ladder->site, *run, sp_verdict_doubts(&ladder->checks));
     if (rc == SP_OK)

@@ -328,27 +328,22 @@ static void kernels_are_tried_where_transfers_passed(void **state)
 /* A low level that finds nothing leaves an earlier proof alone; one that was kept from running does, too. */
 static void which_runs_replace_a_verdict(void **state)
 {
-    struct sp_ladder ladder = {.level = 1};
+    struct sp_checks checks = {NULL, 0};
 
     (void)state;
-    add(&ladder.checks, "grant.processes", SP_CHECK_PASS);
-    assert_false(sp_verdict_counts(&ladder));
-    ladder.level = 3;
-    assert_true(sp_verdict_counts(&ladder));
-    ladder.replay = true;
-    assert_false(sp_verdict_counts(&ladder));
-    ladder.replay = false;
-    ladder.checks.item[0]->status = SP_CHECK_INCONCLUSIVE;
-    assert_false(sp_verdict_counts(&ladder));
-    ladder.checks.item[0]->status = SP_CHECK_PASS;
-    ladder.level = 2;
-    add(&ladder.checks, "load.0-1", SP_CHECK_FAIL);
-    assert_true(sp_verdict_counts(&ladder));
-    ladder.checks.item[1]->status = SP_CHECK_PASS;
-    assert_false(sp_verdict_counts(&ladder));
-    add(&ladder.checks, "control.1", SP_CHECK_INCONCLUSIVE);
-    assert_true(sp_verdict_counts(&ladder)); /* a machine in doubt has no proof, whatever the level */
-    sp_checks_free(&ladder.checks);
+    add(&checks, "grant.processes", SP_CHECK_PASS);
+    assert_false(sp_verdict_counts(&checks, 1));
+    assert_true(sp_verdict_counts(&checks, 3));
+    checks.item[0]->status = SP_CHECK_INCONCLUSIVE;
+    assert_false(sp_verdict_counts(&checks, 3));
+    checks.item[0]->status = SP_CHECK_PASS;
+    add(&checks, "load.0-1", SP_CHECK_FAIL);
+    assert_true(sp_verdict_counts(&checks, 2));
+    checks.item[1]->status = SP_CHECK_PASS;
+    assert_false(sp_verdict_counts(&checks, 2));
+    add(&checks, "control.1", SP_CHECK_INCONCLUSIVE);
+    assert_true(sp_verdict_counts(&checks, 2)); /* a machine in doubt has no proof, whatever the level */
+    sp_checks_free(&checks);
 }
 
 /* ---- freshness ---- */

@@ -2,6 +2,7 @@
 #include "base/err.h"
 #include "verify/bench/bench_field.h"
 #include "verify/bench/bench_sets.h"
+#include "verify/ladder/gpu.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -122,7 +123,7 @@ static void set_remedy(struct sp_check *check, const struct work *work)
         sp_check_remedy(check, "do not enable it here, and report it: sgl-pcie report%s", target);
     else if (check->status == SP_CHECK_FAIL)
         sp_check_remedy(check, "sgl-pcie verify%s, and report it: sgl-pcie report%s", target, target);
-    sp_check_cut(check, ladder, work->seconds + SPARE_SECONDS);
+    sp_check_cut(check, ladder->seconds, work->seconds + SPARE_SECONDS);
 }
 
 /* The words of `perf`, and room for those that are made. */

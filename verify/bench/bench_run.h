@@ -6,7 +6,7 @@
 #define SP_BENCH_BENCH_RUN_H
 
 #include "verify/bench/bench.h"
-#include "verify/verdict/sets.h"
+#include "verify/ladder/ladder.h"
 
 struct sp_bench_plan {
     struct sp_ladder *ladder; /* the chosen GPUs, the install's site, where checks go */

@@ -1,6 +1,5 @@
 /*
- * What is around the GPUs: limits, the container, variables, running servers. Read here, judged by
- * verify/doctor/doctor.h.
+ * What is around the GPUs: limits, the container, variables, running servers. Read here, judged by doctor.h.
  */
 #ifndef SP_DOCTOR_AROUND_H
 #define SP_DOCTOR_AROUND_H

@@ -6,15 +6,10 @@
 #define SP_LADDER_GPU_H
 
 #include "base/proc.h"
-#include "verify/verdict/verdict.h"
+#include "verify/ladder/ladder.h"
+#include "verify/verdict/sets.h"
 
 enum { SP_GPU_WORDS = 24 };
-
-/* Some of the subjects, by index into them. */
-struct sp_set {
-    size_t count;
-    size_t at[SP_REC_GPUS_MAX];
-};
 
 /* Is there a program to be run in this install? SP_ECANNOT. */
 int sp_gpu_check(const char *site);

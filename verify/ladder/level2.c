@@ -148,7 +148,7 @@ static int add_program(struct sp_ladder *ladder, const struct sp_proc_result *re
     if (check->status == SP_CHECK_PASS)
         check->status = SP_CHECK_INCONCLUSIVE;
     sp_check_remedy(check, "look for Xid in the kernel's log (dmesg), and whether nvidia-smi answers");
-    sp_check_cut(check, ladder, SECONDS);
+    sp_check_cut(check, ladder->seconds, SECONDS);
     return SP_OK;
 }
 

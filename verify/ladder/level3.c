@@ -5,6 +5,7 @@
  * not come: the others must notice in time.
  */
 #include "base/err.h"
+#include "verify/ladder/gpu.h"
 #include "verify/verdict/sets.h"
 
 #include <stdio.h>
@@ -75,7 +76,7 @@ static int run_world(struct sp_ladder *ladder, const struct sp_subjects *gpus, c
         say_untried(check, backend, world, doubts);
     sp_check_expect(check, "every element as the reference has it");
     set_remedy(check, ladder);
-    sp_check_cut(check, ladder, SECONDS);
+    sp_check_cut(check, ladder->seconds, SECONDS);
     check->duration_ms = sp_now_ms() - start;
     return rc;
 }
@@ -114,7 +115,7 @@ static int run_death(struct sp_ladder *ladder, const struct sp_subjects *gpus, c
     if (rc == SP_OK)
         sp_gpu_judge(check, &result, seconds);
     set_remedy(check, ladder);
-    sp_check_cut(check, ladder, SECONDS);
+    sp_check_cut(check, ladder->seconds, SECONDS);
     check->duration_ms = sp_now_ms() - start;
     sp_proc_free(&result);
     return rc;

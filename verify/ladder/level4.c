@@ -6,6 +6,7 @@
  */
 #include "base/err.h"
 #include "base/json.h"
+#include "verify/ladder/gpu.h"
 #include "verify/verdict/sets.h"
 
 #include <stdio.h>
@@ -64,7 +65,7 @@ static int soak(const struct job *job)
     if (check->status == SP_CHECK_FAIL)
         sp_check_remedy(check, "leave this backend off, and report it: sgl-pcie report%s",
                         sp_ladder_target(job->ladder));
-    sp_check_cut(check, job->ladder, SPARE_SECONDS);
+    sp_check_cut(check, job->ladder->seconds, SPARE_SECONDS);
     check->duration_ms = sp_now_ms() - start;
     sp_proc_free(&result);
     return rc;
@@ -131,7 +132,7 @@ static int compare(const struct job *job)
     if (rc == SP_OK) {
         sp_gpu_judge(check, &result, seconds);
         judge_time(check, job->ladder, &result);
-        sp_check_cut(check, job->ladder, PERF_SECONDS);
+        sp_check_cut(check, job->ladder->seconds, PERF_SECONDS);
     }
     check->duration_ms = sp_now_ms() - start;
     sp_proc_free(&result);

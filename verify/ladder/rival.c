@@ -63,7 +63,7 @@ static int add_arm(struct sp_ladder *ladder, const json_t *summary, size_t i)
     check->duration_ms = json_number_value(json_object_get(said, "duration_ms"));
     if (check->status == SP_CHECK_FAIL)
         sp_check_remedy(check, "%s", arms[i].remedy);
-    sp_check_cut(check, ladder, ARM_SECONDS);
+    sp_check_cut(check, ladder->seconds, ARM_SECONDS);
     if (check->cut) {
         check->status = SP_CHECK_SKIP;
         sp_check_actual(check, "NCCL did not end within the %g s that --timeout gives it", ladder->seconds);

@@ -9,8 +9,7 @@
 
 #include "verify/ladder/gpu.h"
 
-#define SP_RIVAL_DEFAULT "nccl.default"
-#define SP_RIVAL_HOST    "nccl.host"
+#define SP_RIVAL_DEFAULT "nccl.default" /* and SP_RIVAL_HOST (verdict.h) */
 
 /* Adds a check for each arm. SP_ECANNOT where there is no program. */
 int sp_run_rival(struct sp_ladder *ladder, const struct sp_subjects *gpus, const struct sp_set *set);

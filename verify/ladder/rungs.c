@@ -7,3 +7,5 @@ const struct sp_rung sp_rungs[] = {
     {4, "soak", "the same for long, and its time against NCCL", false, sp_run_soak},
     {0, NULL, NULL, false, NULL},
 };
+
+_Static_assert(sizeof sp_rungs / sizeof *sp_rungs == SP_LEVELS + 1, "SP_LEVELS is the number of rungs");

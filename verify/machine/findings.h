@@ -1,10 +1,9 @@
 /*
  * What a topology means for the all-reduce: findings for people, and which backends are worth a try.
  *
- * A pure function of a topology (verify/machine/topology.h). A finding has an id that never changes its meaning, a
- * level, a text with the facts it rests on, and a remedy: the command for exactly this platform, where there is one.
- * All that is concluded here is about what the driver and the platform promise; whether data arrives is for level 2 to
- * measure.
+ * A pure function of a topology (topology.h). A finding has an id that never changes its meaning, a level, a text with
+ * the facts it rests on, and a remedy: the command for exactly this platform, where there is one. All that is concluded
+ * here is about what the driver and the platform promise; whether data arrives is for level 2 to measure.
  *
  * | id                    | says                                                                          |
  * |-----------------------|-------------------------------------------------------------------------------|

@@ -11,7 +11,7 @@
  *     sp_nvml_close(nvml);
  *
  * NVML keeps the GPUs in the order of the bus and does not look at CUDA_VISIBLE_DEVICES. On a machine with a wedged GPU
- * it does not return: only children open it (verify/machine/child.h), which are given SP_NVML_SECONDS.
+ * it does not return: only children open it (child.h), which are given SP_NVML_SECONDS.
  */
 #ifndef SP_MACHINE_NVML_H
 #define SP_MACHINE_NVML_H

@@ -15,7 +15,7 @@ size_t sp_pseudo_read(char *out, size_t size, const char *fmt, ...) __attribute_
 /* The first line without blanks at its end, allocated; NULL when it cannot be read or is empty. */
 char *sp_pseudo_line(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/* A decimal or 0x number; SP_ABSENT (verify/machine/record.h) when there is none. */
+/* A decimal or 0x number; SP_ABSENT (record.h) when there is none. */
 int64_t sp_pseudo_number(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

@@ -1,9 +1,9 @@
 /*
  * A recording: everything that topology logic reads of a machine, as one JSON object.
  *
- * It is made from a live machine (verify/machine/gather.h) or read from a file, so that the logic can be tested on
- * machines that nobody here has, and an issue can be looked into far from where it happened. It holds no name of a
- * host, a user or a path, and no serial number but the GPUs' UUIDs, which `report` replaces (verify/machine/redact.h).
+ * It is made from a live machine (gather.h) or read from a file, so that the logic can be tested on machines that
+ * nobody here has, and an issue can be looked into far from where it happened. It holds no name of a host, a user or a
+ * path, and no serial number but the GPUs' UUIDs, which `report` replaces (redact.h).
  *
  * What was not there or could not be read is absent: nothing is guessed. In memory absent is NULL, SP_ABSENT or a
  * negative real. The schema is docs/json-schema/recording.json.

@@ -1,8 +1,7 @@
 /*
  * The machine as the all-reduce sees it: which GPUs, how they are linked, what the platform does with a peer's access.
  *
- * A pure function of a recording (verify/machine/record.h) and of the GPUs that were chosen; nothing here reads a
- * machine.
+ * A pure function of a recording (record.h) and of the GPUs that were chosen; nothing here reads a machine.
  *
  * Labels of pairs follow from the paths: one switch PIX, several PXB, one host bridge PHB, one NUMA node NODE, else
  * SYS. A label is not a speed (GPUs under one switch are the slow pair where peer access is refused), so nothing here

@@ -1,5 +1,4 @@
 #include "base/err.h"
-#include "verify/ladder/rival.h"
 #include "verify/verdict/verdict.h"
 
 #include <stdio.h>
@@ -43,16 +42,6 @@ const char *const *sp_backend_needs(const char *backend)
 }
 
 /* ---- what a check says ---- */
-
-const struct sp_check *sp_check_find(const struct sp_checks *checks, const char *id)
-{
-    const struct sp_check *found = NULL;
-
-    for (size_t i = 0; i < checks->count && !found; i++)
-        if (strcmp(checks->item[i]->id, id) == 0)
-            found = checks->item[i];
-    return found;
-}
 
 static enum outcome outcome_of(const struct sp_check *check)
 {

@@ -4,8 +4,8 @@
  * A run on some of the GPUs must not forget what was proved on others, and a probe of SGLang's own kernel says nothing
  * about ours. So, with S the GPUs of the run, and backend by backend:
  *
- *   - Where anything changed between the two (verify/verdict/bound.h), or the earlier verdict is of too low a level,
- * the run stands alone.
+ *   - Where anything changed between the two (bound.h), or the earlier verdict is of too low a level, the run stands
+ *     alone.
  *   - Results and pairs on GPUs that are all in S are replaced by those of the run, if it climbed to the level that
  *     counts.
  *   - Others stay, but what the run found wrong weighs: a PASS on a set that holds a failed set of the run becomes

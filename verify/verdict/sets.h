@@ -5,7 +5,13 @@
 #ifndef SP_VERDICT_SETS_H
 #define SP_VERDICT_SETS_H
 
-#include "verify/ladder/gpu.h"
+#include "verify/verdict/verdict.h"
+
+/* Some of the subjects, by index into them. */
+struct sp_set {
+    size_t count;
+    size_t at[SP_REC_GPUS_MAX];
+};
 
 /* False: there is none, and *out holds the first `world` GPUs. Pure. */
 bool sp_set_find(struct sp_set *out, const struct sp_checks *checks, const struct sp_subjects *gpus,

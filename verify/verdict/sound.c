@@ -149,7 +149,7 @@ static int check_verdict(const json_t *content)
     int rc = sp_shape_check(content, &verdict);
 
     if (rc == SP_OK)
-        rc = check_range(content, "level", 1, sp_ladder_top());
+        rc = check_range(content, "level", 1, SP_LEVELS);
     if (rc == SP_OK)
         rc = check_bound(content);
     for (size_t i = 0; rc == SP_OK && i < json_array_size(results); i++)

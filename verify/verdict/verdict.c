@@ -31,7 +31,8 @@ static int check_unchanged(const json_t *before, const json_t *now)
     return rc;
 }
 
-int sp_verdict_make(json_t **out, const struct sp_ladder *ladder, const char *site, const json_t *before)
+int sp_verdict_make(json_t **out, const struct sp_checks *checks, const struct sp_topology *topology, int level,
+                    const char *site, const json_t *before)
 {
     json_t *results = NULL, *pairs = NULL, *bound = NULL;
     struct sp_subjects gpus;
@@ -40,15 +41,15 @@ int sp_verdict_make(json_t **out, const struct sp_ladder *ladder, const char *si
 
     *out = NULL;
     utc_now(created);
-    sp_subjects_of(&gpus, ladder->topology);
+    sp_subjects_of(&gpus, topology);
     if (rc == SP_OK)
         rc = check_unchanged(before, bound);
     if (rc == SP_OK)
-        rc = sp_verdict_judge(&results, &pairs, &ladder->checks, &gpus);
+        rc = sp_verdict_judge(&results, &pairs, checks, &gpus);
     if (rc == SP_OK) {
         *out = json_pack("{s:s, s:s, s:s, s:i, s:O, s:O, s:O, s:o}", "schema", SP_VERDICT_SCHEMA, "tool", SP_VERSION,
-                         "created", created, "level", ladder->level, "bound", bound, "results", results, "pairs", pairs,
-                         "checks", sp_checks_json(&ladder->checks));
+                         "created", created, "level", level, "bound", bound, "results", results, "pairs", pairs,
+                         "checks", sp_checks_json(checks));
         rc = *out ? SP_OK : sp_err(SP_ECANNOT, "out of memory");
     }
     json_decref(results);
@@ -67,13 +68,13 @@ static bool found_wrong(const struct sp_checks *checks)
     return found;
 }
 
-bool sp_verdict_counts(const struct sp_ladder *ladder)
+bool sp_verdict_counts(const struct sp_checks *checks, int level)
 {
-    const struct sp_check *alone = sp_check_find(&ladder->checks, "grant.processes");
+    const struct sp_check *alone = sp_check_find(checks, "grant.processes");
 
-    if (ladder->replay || (alone && alone->status == SP_CHECK_INCONCLUSIVE))
+    if (alone && alone->status == SP_CHECK_INCONCLUSIVE)
         return false;
-    return ladder->level >= SP_VERDICT_LEVEL || found_wrong(&ladder->checks) || sp_verdict_doubts(&ladder->checks);
+    return level >= SP_VERDICT_LEVEL || found_wrong(checks) || sp_verdict_doubts(checks);
 }
 
 /* ---- as it stands now ---- */

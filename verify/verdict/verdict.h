@@ -32,12 +32,14 @@
 #define SP_VERDICT_VERDICT_H
 
 #include "base/file.h"
-#include "verify/ladder/ladder.h"
+#include "verify/machine/topology.h"
+#include "verify/verdict/check.h"
 
 #define SP_VERDICT_FILE   "verdict.json"
 #define SP_VERDICT_SCHEMA "sgl-pcie-verdict/1"
 
 #define SP_TRANSFERS_END "transfers.end"
+#define SP_RIVAL_HOST    "nccl.host"
 
 enum { SP_VERDICT_LEVEL = 3, SP_WORLD_MAX = 8 }; /* the level that counts */
 
@@ -56,22 +58,21 @@ extern const char *const sp_backends[];
 /* Kinds of transfers that a backend needs between each ordered pair, NULL-terminated; NULL for an unknown backend. */
 const char *const *sp_backend_needs(const char *backend);
 
-/* NULL where there is none. */
-const struct sp_check *sp_check_find(const struct sp_checks *checks, const char *id);
-
 /* Does a control say that the machine errs without any of this? Then no earlier proof counts either. */
 bool sp_verdict_doubts(const struct sp_checks *checks);
 
 /* *results and *pairs: new arrays as verdict.json has them. SP_ECANNOT without memory. */
 int sp_verdict_judge(json_t **results, json_t **pairs, const struct sp_checks *checks, const struct sp_subjects *gpus);
 
-/* What a ladder proved, bound to the machine and the install as they are now: a new object. before: the same table
- * (bound.h) from before the climb; SP_ECANNOT where something changed meanwhile, since nobody knows what was tested. */
-int sp_verdict_make(json_t **out, const struct sp_ladder *ladder, const char *site, const json_t *before);
+/* What the checks of a climb to this level proved, bound to the machine and the install as they are now: a new object.
+ * before: the same table (bound.h) from before the climb; SP_ECANNOT where something changed meanwhile, since nobody
+ * knows what was tested. */
+int sp_verdict_make(json_t **out, const struct sp_checks *checks, const struct sp_topology *topology, int level,
+                    const char *site, const json_t *before);
 
 /* Does this run say anything that an earlier verdict does not know? One below the needed level that found nothing
  * wrong, and has no doubt about the machine, does not, and neither does one that was kept from running. */
-bool sp_verdict_counts(const struct sp_ladder *ladder);
+bool sp_verdict_counts(const struct sp_checks *checks, int level);
 
 struct sp_verdict_now {
     bool present, fresh;
