@@ -27,7 +27,7 @@ extern "C" {
 
 enum {
     PAR_LANES = 128,     /* most lanes of a call */
-    PAR_SLOTS = 4,       /* slots of a sentinel lane; see protocol.h for why four */
+    PAR_SLOTS = 4,       /* slots of a sentinel lane; see protocol/plain.h for why four */
     PAR_FLAG_WORDS = 32, /* a flag has 128 bytes to itself */
     PAR_MAX_WORKERS = 512,
     PAR_TAGGED_WORKERS = 256, /* tagged: more registers a thread */

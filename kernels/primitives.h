@@ -1,7 +1,7 @@
 /*
  * primitives.h: the few device operations that the protocols are written on.
  *
- * The protocol sources (protocol.h, numerics.h, call.h) use these and nothing else of CUDA: no shared memory, no warp
+ * The protocol sources (protocol.h and what it includes) use these and nothing else of CUDA: no shared memory, no warp
  * operations, no CUDA types. nvcc compiles them into kernels. A host compiler, without __CUDACC__, takes the
  * declarations at the end of this file, which an emulator defines; it can run every thread as a fibre against a memory
  * that delays, splits and reorders.

@@ -8,8 +8,18 @@
 #   >>>>
 # An edit that does not match is not an error here, or a change of the protocols would break everybody's build: the copy
 # then defines EMU_STALE, and the test fails.
-file(READ "${IN}" text)
 file(READ "${CONTROL}" rest)
+# The protocols as one text: what protocol.h includes stands in its place.
+file(READ "${IN}" text)
+get_filename_component(kernels "${IN}" DIRECTORY)
+string(REGEX MATCHALL "#include \"protocol/[a-z]+\\.h\"" includes "${text}")
+foreach(include ${includes})
+  string(REGEX MATCH "protocol/[a-z]+\\.h" name "${include}")
+  file(READ "${kernels}/${name}" part)
+  string(REGEX REPLACE "#include \"[a-z]+\\.h\"\n" "" part "${part}")
+  string(REPLACE "#include \"../" "#include \"" part "${part}")
+  string(REPLACE "${include}" "${part}" text "${text}")
+endforeach()
 set(stale "")
 string(FIND "${rest}" "<<<<\n" at)
 if(at EQUAL -1)

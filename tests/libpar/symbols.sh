@@ -16,4 +16,4 @@ done
 ! "$nm" "$library" | grep 'GLOBAL__N\|_INTERNAL_' || { echo "symbols with a path hash"; exit 1; }
 
 # No read-modify-write at system scope, no non-coherent loads of shared memory.
-! grep -nE '(atom|red)\.[a-z._]*sys|ld\.global\.nc|__ldg' "$kernels"/*.h "$kernels"/*.cu || exit 1
+! grep -nE '(atom|red)\.[a-z._]*sys|ld\.global\.nc|__ldg' "$kernels"/*.h "$kernels"/protocol/*.h "$kernels"/*.cu || exit 1
