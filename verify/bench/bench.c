@@ -5,19 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* As in python/sgl_pcie/profile.py and docs/json-schema/profile.schema.json; the simpler one first, which decides
- * between equals. */
-static const struct {
-    const char *transport, *name;
-} known[] = {
-    {"push", "push-one-shot"},         {"push", "push-two-shot"},         {"pull", "pull-one-shot"},
-    {"pull", "pull-two-shot"},         {"host", "host-one-shot"},         {"host", "host-two-shot"},
-    {"host", "host-one-shot-tagged"},  {"host", "host-two-shot-tagged"},  {"push", "push-one-shot-chunked"},
-    {"push", "push-two-shot-chunked"}, {"host", "host-one-shot-chunked"}, {"host", "host-two-shot-chunked"},
-};
-
-enum { KNOWN = sizeof known / sizeof *known };
-
 static void free_group(struct sp_bench_group *group)
 {
     for (size_t i = 0; i < group->world; i++)
@@ -35,27 +22,6 @@ void sp_bench_free(struct sp_bench *bench)
     json_decref(bench->troubles);
     json_decref(bench->steps);
     memset(bench, 0, sizeof *bench);
-}
-
-int sp_bench_rank(const char *algorithm)
-{
-    int rank = 0;
-
-    while (rank < KNOWN && strcmp(known[rank].name, algorithm) != 0)
-        rank++;
-    return rank < KNOWN ? rank : -1;
-}
-
-bool sp_bench_known(const char *algorithm)
-{
-    return sp_bench_rank(algorithm) >= 0;
-}
-
-const char *sp_bench_transport(const char *algorithm)
-{
-    const int rank = sp_bench_rank(algorithm);
-
-    return rank < 0 ? "" : known[rank].transport;
 }
 
 static bool same_gpus(const struct sp_bench_group *a, const struct sp_bench_group *b)

@@ -111,13 +111,6 @@ struct sp_bench {
 
 void sp_bench_free(struct sp_bench *bench);
 
-/* "host", "push" or "pull", of "push-two-shot"; a static text, "" for none of ours. */
-const char *sp_bench_transport(const char *algorithm);
-bool sp_bench_known(const char *algorithm);
-
-/* Its place among all, the simpler first; -1 for none of ours. */
-int sp_bench_rank(const char *algorithm);
-
 /* Of several types that were measured on the same GPUs the one with the most sizes decides, then the first: a profile
  * knows bytes only. */
 bool sp_bench_decides(const struct sp_bench *bench, size_t group);

@@ -2,6 +2,7 @@
 #include "base/clean.h"
 #include "base/err.h"
 #include "base/json.h"
+#include "verify/verdict/algorithm.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -90,7 +91,7 @@ double *sp_bench_rate(struct sp_bench_rates *rates, size_t i, const char **key)
 int sp_bench_ours_of(struct sp_bench_ours **out, struct sp_bench_row *row, const char *algorithm)
 {
     *out = NULL;
-    if (!sp_bench_known(algorithm))
+    if (!sp_algorithm_known(algorithm))
         return sp_err(SP_EFAIL, "algorithm '%s' is not known", algorithm);
     if (sp_bench_find(row, algorithm) >= 0)
         return sp_err(SP_EFAIL, "algorithm '%s' is there twice", algorithm);

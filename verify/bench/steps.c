@@ -1,6 +1,7 @@
 #include "verify/bench/steps.h"
 #include "base/err.h"
 #include "verify/bench/profile.h"
+#include "verify/verdict/algorithm.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -67,7 +68,7 @@ static const char *server_of(const struct sp_bench_group *group, size_t table, s
 
     if (!entry)
         return row->chosen < 0 ? NULL : row->ours[row->chosen].algorithm;
-    return name && sp_bench_known(name) ? name : NULL;
+    return name && sp_algorithm_known(name) ? name : NULL;
 }
 
 static double ours_at(const struct sp_bench_group *group, size_t at, const char *algorithm, uint64_t bytes)
@@ -116,7 +117,7 @@ const char *sp_step_backends(char out[SP_BENCH_NAME], const struct sp_bench_grou
         for (size_t i = 0; i < group->row_count; i++) {
             const char *server = server_of(group, table, i);
 
-            any = any || (server && strcmp(sp_bench_transport(server), all[k]) == 0);
+            any = any || (server && strcmp(sp_algorithm_transport(server), all[k]) == 0);
         }
         if (any)
             used += (size_t)snprintf(out + used, SP_BENCH_NAME - used, "%s%s", used ? "+" : "", all[k]);

@@ -5,6 +5,7 @@
 #include "base/err.h"
 #include "verify/bench/bench.h"
 #include "verify/bench/profile.h"
+#include "verify/verdict/algorithm.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -124,7 +125,7 @@ static double best_of(const struct sp_bench_row *row, const char *transport, dou
     for (size_t i = 0; i < row->ours_count; i++) {
         const struct sp_bench_ours *ours = &row->ours[i];
 
-        if (strcmp(sp_bench_transport(ours->algorithm), transport) != 0 || ours->us.step <= 0 || ours->model <= 0)
+        if (strcmp(sp_algorithm_transport(ours->algorithm), transport) != 0 || ours->us.step <= 0 || ours->model <= 0)
             continue;
         if (best <= 0 || ours->us.step < best) {
             best = ours->us.step;

@@ -6,6 +6,7 @@
  */
 #include "base/err.h"
 #include "verify/bench/bench.h"
+#include "verify/verdict/algorithm.h"
 
 #include <string.h>
 
@@ -27,7 +28,7 @@ struct wanted {
 
 static bool takes(const struct wanted *wanted, const char *algorithm)
 {
-    const char *is = sp_bench_transport(algorithm);
+    const char *is = sp_algorithm_transport(algorithm);
     bool found = false;
 
     for (size_t i = 0; wanted->transports[i]; i++)
@@ -94,7 +95,7 @@ static int choose(const struct wanted *wanted, const struct sp_bench_group *grou
         const size_t is = reach(wanted, group, at, name);
 
         if (is > best_reach ||
-            (is == best_reach && is > 0 && sp_bench_rank(name) < sp_bench_rank(row->ours[best].algorithm))) {
+            (is == best_reach && is > 0 && sp_algorithm_rank(name) < sp_algorithm_rank(row->ours[best].algorithm))) {
             best = (int)i;
             best_reach = is;
         }

@@ -1,5 +1,6 @@
 #include "verify/page/page_parts.h"
 #include "verify/page/plot_lines.h"
+#include "verify/verdict/algorithm.h"
 
 #include <string.h>
 
@@ -15,7 +16,7 @@ static void put_transports(struct sp_out *out, const json_t *entries)
 
         json_array_foreach(entries, i, entry)
         {
-            used = used || strcmp(sp_bench_transport(SP_TEXT(entry, "algorithm")), transports[k]) == 0;
+            used = used || strcmp(sp_algorithm_transport(SP_TEXT(entry, "algorithm")), transports[k]) == 0;
         }
         sp_put(out, "%s%s", used ? ", " : "", used ? transports[k] : "");
     }

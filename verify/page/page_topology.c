@@ -4,6 +4,7 @@
  */
 #include "verify/machine/picture.h"
 #include "verify/page/page_parts.h"
+#include "verify/verdict/algorithm.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -410,7 +411,7 @@ static bool in_use(const json_t *bundle, const char *backend)
 
     json_array_foreach(SP_ITEM(table, "entries"), i, entry)
     {
-        if (strcmp(sp_bench_transport(SP_TEXT(entry, "algorithm")), backend) == 0)
+        if (strcmp(sp_algorithm_transport(SP_TEXT(entry, "algorithm")), backend) == 0)
             return true;
     }
     return false;

@@ -1,4 +1,5 @@
 #include "verify/page/plot_lines.h"
+#include "verify/verdict/algorithm.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -27,7 +28,7 @@ static double fastest_through(const struct sp_bench_row *row, const char *transp
     for (size_t i = 0; i < row->ours_count; i++) {
         const struct sp_bench_ours *ours = &row->ours[i];
 
-        if (ours->wrong == 0 && ours->us.step > 0 && strcmp(sp_bench_transport(ours->algorithm), transport) == 0 &&
+        if (ours->wrong == 0 && ours->us.step > 0 && strcmp(sp_algorithm_transport(ours->algorithm), transport) == 0 &&
             (least <= 0 || ours->us.step < least))
             least = ours->us.step;
     }

@@ -1,6 +1,6 @@
 #include "verify/verdict/serve.h"
-#include "verify/bench/bench.h"
 #include "verify/machine/uuids.h"
+#include "verify/verdict/algorithm.h"
 #include "verify/verdict/covers.h"
 #include "verify/verdict/verdict.h"
 
@@ -15,7 +15,7 @@ bool sp_serve_fits(const json_t *table, const bool passed[SP_TRANSPORTS])
 
     for (size_t i = 0; i < json_array_size(entries); i++) {
         const char *name = json_string_value(json_object_get(json_array_get(entries, i), "algorithm"));
-        const char *needed = sp_bench_transport(name ? name : "");
+        const char *needed = sp_algorithm_transport(name ? name : "");
 
         for (size_t k = 0; k < SP_TRANSPORTS; k++)
             fits = fits && (passed[k] || strcmp(needed, sp_backends[k]) != 0);

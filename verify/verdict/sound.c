@@ -2,9 +2,9 @@
 #include "base/err.h"
 #include "base/json.h"
 #include "base/shape.h"
-#include "verify/bench/bench.h"
 #include "verify/bench/profile.h"
 #include "verify/machine/uuids.h"
+#include "verify/verdict/algorithm.h"
 #include "verify/verdict/verdict.h"
 
 #include <stdbool.h>
@@ -184,7 +184,7 @@ static int check_entries(const json_t *item, size_t at)
 
         if (bytes <= below)
             return sp_err(SP_EFAIL, "field 'tables[%zu].entries[%zu].max_bytes' does not rise", at, i);
-        if (strcmp(algorithm, "stock") != 0 && !sp_bench_known(algorithm))
+        if (strcmp(algorithm, "stock") != 0 && !sp_algorithm_known(algorithm))
             return sp_err(SP_EFAIL, "field 'tables[%zu].entries[%zu].algorithm' is '%.64s'", at, i, algorithm);
         if (!in_grid(json_object_get(is, "lanes"), 1) || !in_grid(json_object_get(is, "threads"), WARP))
             return sp_err(SP_EFAIL, "field 'tables[%zu].entries[%zu]' has lanes or threads that cannot be", at, i);
