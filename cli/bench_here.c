@@ -1,9 +1,9 @@
 #include "cli/bench.h"
 #include "cli/progress.h"
 #include "cli/subject.h"
-#include "verify/bench/profile.h"
 #include "verify/machine/survey.h"
 #include "verify/verdict/bound.h"
+#include "verify/verdict/profile.h"
 #include "verify/verdict/state.h"
 #include "verify/verdict/verdict.h"
 
@@ -139,7 +139,7 @@ static int write_profile(struct session *session)
     int rc = check_unchanged(session);
 
     if (rc == SP_OK)
-        rc = sp_profile_make(&profile, &session->bench, session->before);
+        rc = sp_bench_profile(&profile, &session->bench, session->before);
     if (rc == SP_OK)
         rc = bench ? sp_state_write(&other, SP_BENCH_FILE, bench, site) : sp_err(SP_ECANNOT, "out of memory");
     if (rc == SP_OK)
@@ -183,7 +183,7 @@ static int tune(struct session *session)
     int rc = sp_profile_read(&profile, session->ladder->site, NULL);
 
     if (rc == SP_OK)
-        sp_profile_remember(&session->bench, profile.content, session->before);
+        sp_bench_remember(&session->bench, profile.content, session->before);
     sp_profile_free(&profile);
     return rc == SP_OK ? sp_bench_tune(&session->bench) : rc;
 }

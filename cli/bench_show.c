@@ -1,5 +1,5 @@
 #include "cli/bench_show.h"
-#include "verify/bench/profile.h"
+#include "verify/verdict/profile.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 #include "cli/bench.h"
 #include "cli/bench_show.h"
-#include "verify/bench/profile.h"
 #include "verify/page/plot.h"
+#include "verify/verdict/profile.h"
 
 #include <string.h>
 
@@ -58,7 +58,7 @@ char *sp_bench_summary(const struct sp_bench *bench, bool *wins)
     json_t *profile = NULL, *bound = json_object();
     char *text = NULL;
 
-    if (sp_profile_make(&profile, bench, bound) == SP_OK)
+    if (sp_bench_profile(&profile, bench, bound) == SP_OK)
         text = sp_profile_summary(profile, NULL);
     *wins = sp_serve_best(profile, NULL) == SP_SERVED_FASTER;
     json_decref(profile);

@@ -3,9 +3,10 @@
 #include "cli/examine.h"
 #include "cli/report.h"
 #include "cli/show.h"
-#include "verify/bench/profile.h"
+#include "verify/bench/bench.h"
 #include "verify/machine/redact.h"
 #include "verify/page/bundle_shape.h"
+#include "verify/verdict/profile.h"
 #include "verify/verdict/state.h"
 
 #include <limits.h>

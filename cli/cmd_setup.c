@@ -7,10 +7,10 @@
 #include "cli/subject.h"
 #include "patcher/runtime.h"
 #include "verify/bench/bench_sets.h"
-#include "verify/bench/profile.h"
 #include "verify/ladder/ladder.h"
 #include "verify/machine/survey.h"
 #include "verify/verdict/covers.h"
+#include "verify/verdict/profile.h"
 #include "verify/verdict/verdict.h"
 
 #include <fcntl.h>

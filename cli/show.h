@@ -8,7 +8,7 @@
 #include "patcher/apply.h"
 #include "patcher/extension.h"
 #include "patcher/flag.h"
-#include "verify/bench/profile.h"
+#include "verify/verdict/profile.h"
 #include "verify/verdict/verdict.h"
 
 /* Keys of the JSON object that sp_show_install() sets, for the table of commands. */

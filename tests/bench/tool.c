@@ -8,9 +8,10 @@
  *     tool have PROFILE UUID,… < verdict.json     is everything measured that the verdict passed?
  */
 #include "base/err.h"
+#include "verify/bench/bench.h"
 #include "verify/bench/bench_sets.h"
-#include "verify/bench/profile.h"
 #include "verify/verdict/covers.h"
+#include "verify/verdict/profile.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,7 +76,7 @@ static int profile(void)
     if (rc == SP_OK)
         rc = sp_bench_tune(&bench);
     if (rc == SP_OK)
-        rc = sp_profile_make(&out, &bench, bound);
+        rc = sp_bench_profile(&out, &bench, bound);
     if (rc == SP_OK)
         rc = print(out);
     sp_bench_free(&bench);

@@ -2,8 +2,8 @@
  * The verdict as a truth table, and what a change of each bound fact does. No GPU.
  */
 #include "base/err.h"
-#include "verify/bench/profile.h"
 #include "verify/verdict/bound.h"
+#include "verify/verdict/profile.h"
 #include "verify/verdict/sets.h"
 #include "verify/verdict/verdict.h"
 

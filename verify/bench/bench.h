@@ -9,7 +9,7 @@
  *     bench_rows.c    from the JSON of sgl-pcie-gpu to this
  *     bench_json.c    to JSON, and from a result that was saved (bench.json, bench --json)
  *     tune.c          which algorithm serves which size
- *     profile.c       as the table that SGLang reads
+ *     bench_profile.c as the table that SGLang reads
  *     steps.c         what a decode or verify step saves
  *     troubles.c      what is slower than the links allow, in words
  *
@@ -173,6 +173,15 @@ int sp_bench_tune(struct sp_bench *bench);
 
 /* Two times that differ by less are equal: their spreads together, and at least 3 % of the slower. */
 double sp_bench_noise(const struct sp_bench_time *a, const struct sp_bench_time *b);
+
+/* ---- bench_profile.c ---- */
+
+/* *out: a new profile (profile.h), bound as `bound` says (bound.h). The bench must be tuned. SP_ECANNOT without memory.
+ */
+int sp_bench_profile(json_t **out, const struct sp_bench *bench, const json_t *bound);
+
+/* What served the bench's GPUs so far becomes `before` of its groups: of a profile that is bound to the same. */
+void sp_bench_remember(struct sp_bench *bench, const json_t *profile, const json_t *bound);
 
 /* ---- troubles.c ---- */
 

@@ -1,7 +1,7 @@
 #include "base/err.h"
 #include "base/json.h"
 #include "verify/bench/bench_field.h"
-#include "verify/page/bundle_shape.h"
+#include "verify/machine/record.h"
 
 #include <string.h>
 

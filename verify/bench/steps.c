@@ -1,7 +1,7 @@
 #include "verify/bench/steps.h"
 #include "base/err.h"
-#include "verify/bench/profile.h"
 #include "verify/verdict/algorithm.h"
+#include "verify/verdict/profile.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -4,8 +4,8 @@
  */
 #include "base/err.h"
 #include "verify/bench/bench.h"
-#include "verify/bench/profile.h"
 #include "verify/verdict/algorithm.h"
+#include "verify/verdict/profile.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -23,6 +23,7 @@
 #include <stdint.h>
 
 #define SP_RECORDING_SCHEMA "sgl-pcie-recording/1"
+#define SP_BUNDLE_SCHEMA    "sgl-pcie-report/1" /* of what `report` writes, which has one in it */
 #define SP_RECORDING_HINT   "sgl-pcie report --out FILE, on the machine that it is of" /* where one is malformed */
 #define SP_ABSENT           INT64_MIN
 

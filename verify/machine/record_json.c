@@ -2,7 +2,6 @@
 #include "base/json.h"
 #include "verify/machine/record.h"
 #include "verify/machine/record_fields.h"
-#include "verify/page/bundle_shape.h"
 
 #include <limits.h>
 #include <stdio.h>

@@ -3,7 +3,8 @@
 #include "base/json.h"
 #include "base/shape.h"
 #include "verify/bench/bench.h"
-#include "verify/bench/profile.h"
+#include "verify/machine/record.h"
+#include "verify/verdict/profile.h"
 #include "verify/verdict/sound.h"
 #include "verify/verdict/verdict.h"
 

@@ -10,8 +10,6 @@
 
 #include <jansson.h>
 
-#define SP_BUNDLE_SCHEMA "sgl-pcie-report/1"
-
 /* SP_EFAIL: the first field that is not as described. */
 int sp_bundle_check(const json_t *bundle);
 

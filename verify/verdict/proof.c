@@ -1,7 +1,7 @@
 #include "verify/verdict/proof.h"
 #include "base/err.h"
-#include "verify/bench/profile.h"
 #include "verify/verdict/bound.h"
+#include "verify/verdict/profile.h"
 #include "verify/verdict/state.h"
 #include "verify/verdict/verdict.h"
 

@@ -2,9 +2,9 @@
 #include "base/err.h"
 #include "base/json.h"
 #include "base/shape.h"
-#include "verify/bench/profile.h"
 #include "verify/machine/uuids.h"
 #include "verify/verdict/algorithm.h"
+#include "verify/verdict/profile.h"
 #include "verify/verdict/verdict.h"
 
 #include <stdbool.h>

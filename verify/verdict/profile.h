@@ -1,20 +1,17 @@
 /*
- * profile.json: which algorithm serves which size on this machine (docs/formats.md), made of what bench measured.
+ * profile.json: which algorithm serves which size on this machine (docs/formats.md). Bench makes it (bench.h).
  */
-#ifndef SP_BENCH_PROFILE_H
-#define SP_BENCH_PROFILE_H
+#ifndef SP_VERDICT_PROFILE_H
+#define SP_VERDICT_PROFILE_H
 
-#include "verify/bench/bench.h"
+#include "base/file.h"
 #include "verify/verdict/serve.h"
+
+#include <stddef.h>
+#include <stdint.h>
 
 #define SP_PROFILE_FILE   "profile.json"
 #define SP_PROFILE_SCHEMA "sgl-pcie-profile/1"
-
-/* *out: a new object, bound as `bound` says (bound.h). The bench must be tuned. SP_ECANNOT without memory. Pure. */
-int sp_profile_make(json_t **out, const struct sp_bench *bench, const json_t *bound);
-
-/* What served the bench's GPUs so far becomes `before` of its groups: of a profile that is bound to the same. Pure. */
-void sp_profile_remember(struct sp_bench *bench, const json_t *profile, const json_t *bound);
 
 /* Write it as the profile of an install. Tables of other groups of GPUs that an earlier run measured stay behind its
  * own, if nothing that both are bound to changed. *path and *written: for the caller to free. */
