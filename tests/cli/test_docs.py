@@ -61,17 +61,17 @@ class Man(unittest.TestCase):
         self.assertEqual((share / "bash-completion/completions/sgl-pcie").read_text(), generate("bash"))
 
 
-# Folders, or files, that a folder may include besides its own.
+# Folders above it, or files, that a folder may include besides its own.
 USES = {
     "base": (),
     "patcher": ("base/",),
     "build": ("base/", "patcher/", "verify/machine/child.h", "verify/machine/nvml.h", "verify/verdict/merge.h"),
-    "verify/machine": ("base/", "verify/"),
-    "verify/verdict": ("base/", "verify/"),
-    "verify/ladder": ("base/", "verify/"),
-    "verify/bench": ("base/", "verify/"),
+    "verify/machine": ("base/",),
+    "verify/verdict": ("base/", "verify/machine/"),
+    "verify/ladder": ("base/", "verify/machine/", "verify/verdict/"),
+    "verify/bench": ("base/", "verify/machine/", "verify/verdict/", "verify/ladder/"),
+    "verify/page": ("base/", "verify/machine/", "verify/verdict/", "verify/bench/"),
     "verify/doctor": ("base/", "patcher/", "build/toolchain.h", "verify/machine/"),
-    "verify/page": ("base/", "verify/"),
     "cli": ("base/", "patcher/", "build/", "verify/"),
 }
 
@@ -82,7 +82,7 @@ class Architecture(unittest.TestCase):
     TEXT = (real.ROOT / "docs" / "architecture.md").read_text()
 
     def test_every_folder(self):
-        for place in ("", "kernels", "tests"):
+        for place in ("", "kernels", "verify", "tests"):
             for folder in (real.ROOT / place).iterdir():
                 if folder.is_dir() and not folder.name.startswith((".", "_", "out")):
                     name = folder.name if place == "tests" else str(folder.relative_to(real.ROOT))
@@ -104,7 +104,11 @@ class Architecture(unittest.TestCase):
                 self.assertTrue(fnmatch.filter(files, pattern), "there is no %s%s" % (folder, pattern))
 
     def test_who_uses_whom(self):
+        above = []
         for folder, others in USES.items():
+            for other in others:
+                self.assertTrue(other.endswith(".h") or any(f"{known}/".startswith(other) for known in above), other)
+            above.append(folder)
             for file in (real.ROOT / folder).glob("*.[ch]"):
                 for used in re.findall(r'^#include "(\w+/.+)"$', file.read_text(), re.M):
                     self.assertTrue(used.startswith((folder + "/", *others)), f"{file}: {used}")

@@ -176,8 +176,7 @@ double sp_bench_noise(const struct sp_bench_time *a, const struct sp_bench_time 
 
 /* ---- bench_profile.c ---- */
 
-/* *out: a new profile (profile.h), bound as `bound` says (bound.h). The bench must be tuned. SP_ECANNOT without memory.
- */
+/* *out: a new profile (profile.h), bound as `bound` says (bound.h). It must be tuned. SP_ECANNOT without memory. */
 int sp_bench_profile(json_t **out, const struct sp_bench *bench, const json_t *bound);
 
 /* What served the bench's GPUs so far becomes `before` of its groups: of a profile that is bound to the same. */
