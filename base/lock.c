@@ -99,6 +99,23 @@ int sp_lock_fd(int *fd, int dirfd, int kind, int wait_ms)
     return lock_or_close(fd, ".", kind, wait_ms);
 }
 
+int sp_lock_try(int *fd, int *pid, const char *path)
+{
+    int rc = SP_OK;
+
+    *pid = 0;
+    *fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (*fd < 0)
+        return sp_err_sys(SP_ECANNOT, "cannot open '%s'", path);
+    if (flock(*fd, LOCK_EX | LOCK_NB) < 0) {
+        rc = errno == EWOULDBLOCK ? 1 : sp_err_sys(SP_ECANNOT, "cannot lock '%s'", path);
+        *pid = holder(*fd);
+        close(*fd);
+        *fd = -1;
+    }
+    return rc;
+}
+
 void sp_hold_signals(sigset_t *before)
 {
     sigset_t held;

@@ -17,6 +17,9 @@ int sp_lock_dir(int *fd, const char *path, int wait_ms);
 /* The same for an open directory; kind is flock's LOCK_SH or LOCK_EX. *fd is a new descriptor. */
 int sp_lock_fd(int *fd, int dirfd, int kind, int wait_ms);
 
+/* Tried once. 1: another process has it, *pid, or 0 where that cannot be known. */
+int sp_lock_try(int *fd, int *pid, const char *path);
+
 /* Let SIGHUP, SIGINT, SIGQUIT and SIGTERM wait: a commit takes milliseconds, an interrupted one costs a recover. */
 void sp_hold_signals(sigset_t *before);
 void sp_release_signals(const sigset_t *before);

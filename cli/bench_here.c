@@ -1,6 +1,7 @@
 #include "cli/bench.h"
 #include "cli/progress.h"
 #include "cli/subject.h"
+#include "verify/machine/claim.h"
 #include "verify/machine/survey.h"
 #include "verify/verdict/bound.h"
 #include "verify/verdict/profile.h"
@@ -18,6 +19,7 @@ struct session {
     const struct sp_bench_wanted *wanted;
     struct sp_subject *subject;
     struct sp_survey *survey;
+    struct sp_claim claim;
     struct sp_ladder *ladder;
     struct sp_verdict_now verdict;
     struct sp_bench bench;
@@ -42,39 +44,6 @@ static int check_verdict(struct session *session)
     rc = sp_err(SP_EFAIL, "nothing measured: %s%s", session->verdict.present ? "the verdict does not hold: " : "",
                 reason ? reason : "no verdict for this machine");
     return sp_err_hint(rc, "%s", sp_subject_next(session->subject, "verify"));
-}
-
-/* Another process on these GPUs would be in every figure, and we in its. */
-static int check_alone(struct session *session, struct sp_survey *survey)
-{
-    struct sp_ladder grant = {.topology = &survey->topology, .findings = &survey->findings, .level = 1};
-    struct sp_check *check = NULL;
-    const struct sp_check *found = NULL;
-    int rc = sp_run_grant(&grant);
-
-    if (rc == SP_OK)
-        found = sp_check_find(&grant.checks, "grant.processes");
-    if (found && found->status == SP_CHECK_INCONCLUSIVE)
-        rc = sp_check_new(&check, &session->ladder->checks, 1, "grant.processes");
-    if (rc == SP_OK && check) {
-        check->actual = json_incref(found->actual);
-        check->expected = json_incref(found->expected);
-        sp_check_remedy(check, "%s", found->remedy ? found->remedy : "stop it, and measure again");
-    }
-    sp_checks_free(&grant.checks);
-    return rc;
-}
-
-/* Somebody may have come while we measured. */
-static int check_still_alone(struct session *session, const char *gpus)
-{
-    struct sp_survey survey = {.choice = {.count = 0}};
-    int rc = sp_survey_make(&survey, NULL, gpus);
-
-    if (rc == SP_OK)
-        rc = check_alone(session, &survey);
-    sp_survey_free(&survey);
-    return rc;
 }
 
 static int check_unchanged(const struct session *session)
@@ -216,14 +185,14 @@ static int bench(struct session *session, const char *gpus)
 
     if (rc == SP_OK && counts(session->wanted))
         rc = sp_state_check(session->ladder->site, SP_PROFILE_FILE);
-    if (rc == SP_OK)
-        rc = check_alone(session, session->survey);
+    if (rc == SP_OK) /* they would be in every figure, and we in theirs */
+        rc = sp_check_others(&session->ladder->checks, &session->survey->topology);
     if (rc == SP_OK)
         rc = sp_bound_read(&session->before, session->ladder->site, "");
     if (rc == SP_OK && session->ladder->checks.count == 0) {
         rc = measure(session);
         if (rc == SP_OK)
-            rc = check_still_alone(session, gpus);
+            rc = sp_check_others_now(&session->ladder->checks, gpus);
     }
     describe(session);
     if (rc == SP_OK)
@@ -258,7 +227,7 @@ static int open_session(struct session *session, const struct sp_args *args)
     session->ladder->seconds = session->wanted->seconds;
     session->ladder->target = session->target = sp_subject_words(session->subject);
     sp_report_set(session->report, "gpus", sp_survey_gpus_json(session->survey));
-    return SP_OK;
+    return sp_claim_make(&session->claim, &session->survey->recording, &session->survey->choice, "");
 }
 
 static void close_session(struct session *session)
@@ -268,6 +237,7 @@ static void close_session(struct session *session)
     sp_bench_free(&session->bench);
     json_decref(session->before);
     free(session->target);
+    sp_claim_free(&session->claim);
     sp_survey_free(session->survey);
     sp_subject_close(session->subject);
 }

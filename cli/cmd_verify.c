@@ -4,6 +4,7 @@
 #include "cli/subject.h"
 #include "patcher/runtime.h"
 #include "verify/ladder/gpu.h"
+#include "verify/machine/claim.h"
 #include "verify/machine/picture.h"
 #include "verify/machine/survey.h"
 #include "verify/verdict/bound.h"
@@ -393,6 +394,17 @@ static int conclude(struct sp_report *report, const struct sp_ladder *ladder, st
     return rc;
 }
 
+/* Somebody may have come meanwhile. What failed counts in any case; and where something did, who is there may be a rest
+ * of our own, and a GPU may not answer any more. */
+static int look_again(struct sp_ladder *ladder, const char *gpus)
+{
+    int rc = SP_OK;
+
+    if (ladder->level > 1 && !ladder->replay && sp_checks_code(&ladder->checks) == SP_OK)
+        rc = sp_check_others_now(&ladder->checks, gpus);
+    return rc;
+}
+
 static int climb(struct sp_report *report, const struct sp_survey *survey, struct sp_ladder *ladder,
                  struct sp_subject *subject)
 {
@@ -406,6 +418,8 @@ static int climb(struct sp_report *report, const struct sp_survey *survey, struc
     ladder->progress = progress ? show_progress : NULL;
     if (rc == SP_OK)
         rc = sp_ladder_run(ladder);
+    if (rc == SP_OK)
+        rc = look_again(ladder, sp_args_value(report->args, "gpus"));
     if (progress)
         sp_progress_end();
     if (rc == SP_OK)
@@ -476,6 +490,7 @@ static int run(const struct sp_args *args, struct sp_report *report)
     struct sp_survey survey = {.choice = {.count = 0}};
     struct sp_subject subject = {.install = NULL};
     struct sp_ladder ladder = {.level = 0};
+    struct sp_claim claim = {.count = 0};
     char *target = NULL;
     int rc = read_options(&ladder, args);
 
@@ -485,9 +500,12 @@ static int run(const struct sp_args *args, struct sp_report *report)
         rc = sp_choice_check(&survey.choice, &survey.recording);
     if (rc == SP_OK)
         rc = find_install(&subject, &target, &ladder, args);
+    if (rc == SP_OK && ladder.level > 1)
+        rc = sp_claim_make(&claim, &survey.recording, &survey.choice, "");
     if (rc == SP_OK)
         rc = climb(report, &survey, &ladder, &subject);
     free(target);
+    sp_claim_free(&claim);
     sp_survey_free(&survey);
     sp_subject_close(&subject);
     return rc;

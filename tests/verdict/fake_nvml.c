@@ -78,11 +78,17 @@ int nvmlDeviceGetUUID(void *handle, char *uuid, unsigned length)
 
 int nvmlDeviceGetComputeRunningProcesses_v3(void *handle, unsigned *count, process *processes)
 {
-    const char *pid = getenv("FAKE_PROCESS");
+    const char *named = getenv("FAKE_PROCESS");
+    unsigned pid = named ? (unsigned)atoi(named) : 0;
+    FILE *file = named && named[0] == '/' ? fopen(named, "re") : NULL;
 
     (void)handle;
-    *count = pid != NULL;
-    if (pid != NULL)
-        processes[0] = (process){.pid = (unsigned)atoi(pid)};
+    if (file) {
+        (void)!fscanf(file, "%u", &pid);
+        (void)fclose(file);
+    }
+    *count = pid > 0;
+    if (pid > 0)
+        processes[0] = (process){.pid = pid};
     return 0;
 }

@@ -172,6 +172,9 @@ class Files(Package):
             path.write_bytes(spoil)
             self.assertFalse(self.shown(self.site)["present"], spoil)
             self.assertIn("verdict", self.loaded(self.site))
+        path.write_bytes(good.rstrip()[:-1] + b', "level": 4}')
+        for said in (" ".join(self.shown(self.site)["reasons"]), self.loaded(self.site)):
+            self.assertIn("duplicate object key near '\"level\"'", said)
         path.write_bytes(good)
         if os.geteuid() == 0:  # a third user's file does not count, root's does
             os.chown(path, 4711, 4711)

@@ -69,6 +69,29 @@ class Ladder(Case):
         return told
 
 
+class Beside(Ladder):
+    """Somebody who comes in the middle."""
+
+    def with_visitor(self, expect, **environment):
+        program, visitor = self.site / "sgl_pcie/sgl-pcie-gpu", self.scratch / "visitor"
+        program.write_text('#!/bin/sh\n[ $1 != smoke ] || echo 4711 >%s\nexec "%s" "$@"\n' % (visitor, STANDIN))
+        return self.verify(expect=expect, FAKE_PROCESS=str(visitor), **environment)
+
+    def test_what_passed_beside_somebody_else_is_no_proof(self):
+        self.verify(expect=0)
+        before = self.file()
+        told = self.with_visitor(9)
+        self.assertEqual(self.failed(), ["grant.processes"])
+        self.assertIn("pid 4711 on GPU 0", self.checks["grant.processes"]["actual"])
+        self.assertIn("stop them", told["next"])
+        self.assertEqual((told["verdict"], self.file()), (None, before))
+
+    def test_what_failed_counts(self):
+        told = self.with_visitor(7, SGL_PCIE_INJECT="nan:0-1")
+        self.assertEqual(self.checks["grant.processes"]["status"], "PASS")
+        self.assertIsNotNone(told["verdict"])
+
+
 class Sound(Ladder):
     def test_all_right(self):
         told = self.verify(expect=0)

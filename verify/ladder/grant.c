@@ -6,9 +6,12 @@
  */
 #include "base/err.h"
 #include "verify/ladder/ladder.h"
+#include "verify/machine/survey.h"
 
 #include <stdio.h>
 #include <string.h>
+
+#define PROCESSES "grant.processes"
 
 enum { LEVEL = 1, IDS = 4, ACTUAL = 160 };
 
@@ -277,28 +280,70 @@ static int put_process(struct sp_buf *list, const struct sp_rec_process *process
     return sp_buf_printf(list, "a process on GPU %jd that cannot be seen from here", (intmax_t)process->gpu);
 }
 
-/* Whoever else computes spoils every figure, and may be what makes a check fail. */
-static int check_processes(struct sp_ladder *ladder)
+static struct sp_check *find_processes(const struct sp_checks *checks)
 {
-    const struct sp_topology *topology = ladder->topology;
-    const double start = sp_now_ms();
+    struct sp_check *found = NULL;
+
+    for (size_t i = 0; i < checks->count && !found; i++)
+        if (strcmp(checks->item[i]->id, PROCESSES) == 0)
+            found = checks->item[i];
+    return found;
+}
+
+/* Whoever else computes spoils every figure, and may be what makes a check fail. */
+static int blame(struct sp_checks *checks, const char *whom)
+{
+    struct sp_check *check = find_processes(checks);
+    int rc = check ? SP_OK : sp_check_new(&check, checks, LEVEL, PROCESSES);
+
+    if (rc == SP_OK) {
+        check->status = SP_CHECK_INCONCLUSIVE;
+        sp_check_expect(check, "nobody else computes on these GPUs");
+        sp_check_actual(check, "%s", whom);
+        sp_check_remedy(check, "stop them (nvidia-smi on the host lists them), or choose other GPUs with --gpus");
+    }
+    return rc;
+}
+
+int sp_check_others(struct sp_checks *checks, const struct sp_topology *topology)
+{
     struct sp_buf list = SP_BUF_INIT;
-    struct sp_check *check;
-    int rc = sp_check_new(&check, &ladder->checks, LEVEL, "grant.processes");
+    int rc = SP_OK;
 
     for (size_t i = 0; i < topology->recording->process_count && rc == SP_OK; i++)
         for (size_t k = 0; k < topology->gpu_count && rc == SP_OK; k++)
             if ((size_t)topology->recording->processes[i].gpu == topology->gpu[k].number)
                 rc = put_process(&list, &topology->recording->processes[i]);
-    if (rc == SP_OK) {
-        check->status = list.len ? SP_CHECK_INCONCLUSIVE : SP_CHECK_PASS;
-        sp_check_expect(check, "nobody else computes on these GPUs");
-        sp_check_actual(check, "%s", list.len ? list.data : "nobody");
-        if (list.len)
-            sp_check_remedy(check, "stop them (nvidia-smi on the host lists them), or choose other GPUs with --gpus");
-        check->duration_ms = sp_now_ms() - start;
-    }
+    if (rc == SP_OK && list.len)
+        rc = blame(checks, list.data);
     sp_buf_free(&list);
+    return rc;
+}
+
+int sp_check_others_now(struct sp_checks *checks, const char *gpus)
+{
+    struct sp_survey survey = {.choice = {.count = 0}};
+    int rc = sp_survey_make(&survey, NULL, gpus);
+
+    if (rc == SP_OK)
+        rc = sp_check_others(checks, &survey.topology);
+    sp_survey_free(&survey);
+    return rc;
+}
+
+static int check_processes(struct sp_ladder *ladder)
+{
+    const double start = sp_now_ms();
+    struct sp_check *check;
+    int rc = sp_check_new(&check, &ladder->checks, LEVEL, PROCESSES);
+
+    if (rc < 0)
+        return rc;
+    check->status = SP_CHECK_PASS;
+    sp_check_expect(check, "nobody else computes on these GPUs");
+    sp_check_actual(check, "nobody");
+    rc = sp_check_others(&ladder->checks, ladder->topology);
+    check->duration_ms = sp_now_ms() - start;
     return rc;
 }
 

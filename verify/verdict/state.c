@@ -98,9 +98,14 @@ static const char *read_owned(struct sp_buf *out, int fd)
 
 static const char *parse(json_t **content, const struct sp_buf *bytes, const char *schema)
 {
-    json_t *root = json_loadb(bytes->data ? bytes->data : "", bytes->len, 0, NULL);
-    const char *why = !root ? "not JSON" : !sp_json_is(root, "schema", schema) ? "of another schema" : NULL;
+    json_error_t error;
+    json_t *root = json_loadb(bytes->data ? bytes->data : "", bytes->len, JSON_REJECT_DUPLICATES, &error);
+    const char *why = root && !sp_json_is(root, "schema", schema) ? "of another schema" : NULL;
 
+    if (!root) {
+        sp_err(SP_EFAIL, "not JSON: %s", error.text);
+        why = sp_err_message();
+    }
     if (!why && sp_sound_check(root) < 0) {
         sp_err_wrap(SP_EFAIL, "damaged");
         why = sp_err_message();
