@@ -628,7 +628,7 @@ int par_all_reduce_local(par_comm *const *comms, const void *const *in, void *co
     return reduce(comms, in, out, count, dtype, a, streams[0], comms[0]->world);
 }
 
-/* --- the transfer test, which tests/verify2 runs over a fake of its own ----------------------- */
+/* --- the transfer test, which tests/ladder runs over a fake of its own ----------------------- */
 
 cudaError_t cudaStreamQuery(cudaStream_t s)
 {

@@ -12,7 +12,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-MACHINES = ROOT / "tests" / "verify" / "machines"
+MACHINES = ROOT / "tests" / "machine" / "machines"
 RECORDED = ROOT / "tests" / "bench" / "recorded"
 CLI, BENCH_TOOL, PLOT_TOOL = (os.environ[name] for name in ("SGL_PCIE", "BENCH_TOOL", "PLOT_TOOL"))
 UUIDS = ["GPU-11111111-1111-1111-1111-111111111111", "GPU-22222222-2222-2222-2222-222222222222"]
