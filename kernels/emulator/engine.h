@@ -1,6 +1,6 @@
 /*
- * engine.h: GPUs that run blocks of threads on the memory of memory.h, as the choices of choice.h will have it. Defines
- * what kernels/primitives.h declares.
+ * engine.h: GPUs that run blocks of threads on the memory of memory.h, as the choices of choice.h will have it. What
+ * kernels/primitives.h declares is defined in primitives.c.
  *
  * Calling sequence:
  *   emu_begin()                       geometry of fibres and what the adversary is
