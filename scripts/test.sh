@@ -32,7 +32,7 @@ build out-asan -DSP_SANITIZE=ON -DSP_GPU=OFF
 build out-fuzz -DCMAKE_C_COMPILER=clang -DSP_FUZZ=ON -DSP_GPU=OFF
 
 echo "== under the address and undefined-behaviour sanitizers"
-run out-asan -R '^(base|cli|patcher|patches.checkout|build.units|gpu|communicator|bench|verdict|page.page)'
+run out-asan -R '^(base|cli|patcher|patches.checkout|build.units|gpu|communicator|machine|doctor|ladder.rates|bench|verdict|page.page)'
 echo "== fuzzers"
 run out-fuzz -L fuzz
 echo "== all tests"
