@@ -57,9 +57,10 @@ class Links(unittest.TestCase):
     def said(self, *cards, **wanted):
         """wanted: link_narrow=(level, words of the text, words of the remedy or None), and nothing else of links."""
         found = findings(board(*cards), "link.")
-        self.assertEqual(sorted(found), sorted(name.replace("_", ".") for name in wanted))
+        wanted = {name.replace("_", ".", 1).replace("_", "-"): words for name, words in wanted.items()}
+        self.assertEqual(sorted(found), sorted(wanted))
         for name, (level, text, remedy) in wanted.items():
-            is_ = found[name.replace("_", ".")]
+            is_ = found[name]
             self.assertEqual(is_[0], level, is_)
             self.assertIn(text, is_[1])
             if remedy is None:
@@ -100,6 +101,11 @@ class Links(unittest.TestCase):
         slow = card(speed=8.0, slot={"max_speed": 8.0})
         for cards in ((slow, card()), (card(), slow)):
             self.said(*cards, link_uneven=("w", "up to 8 GT/s", None))
+
+    def test_a_port_that_may_power_down_above_one_gen5_card(self):
+        fast = card(speed=32.0, max_speed=32.0, slot={"max_speed": 32.0})
+        for cards in ((fast, card()), (card(), fast)):
+            self.said(*cards, link_port_pm=("i", "Gen5", "pcie_port_pm=off"), link_uneven=("w", "up to 32 GT/s", None))
 
 
 class Chipsets(unittest.TestCase):
