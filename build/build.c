@@ -45,8 +45,6 @@ static int plan_python(struct job *job)
     build->needs_python = sp_build_plan_needs_python(&job->plan);
     if (build->needs_python)
         rc = sp_python_find(&build->python, job->install);
-    if (rc == 0 && build->python.skip != NULL)
-        rc = sp_words_addf(&build->warnings, "no Python module is built: %s", build->python.skip);
     return rc;
 }
 

@@ -47,9 +47,9 @@ struct sp_files {
 /* Called before each step; text is the file at work. */
 typedef void sp_progress(void *context, size_t done, size_t total, const char *text);
 
-/* The commands for these architectures; products that need Python are left out when there is no include folder. */
+/* The commands for these architectures, but for what is given already. */
 int sp_steps_plan(struct sp_steps *out, const struct sp_recipe *recipe, const struct sp_toolchain *tools,
-                  const struct sp_archs *archs, const struct sp_python *python);
+                  const struct sp_archs *archs);
 void sp_steps_free(struct sp_steps *steps);
 
 /* Read the inputs of a recipe into memory: what is compiled is what was hashed. */

@@ -20,7 +20,7 @@ int sp_build_plan_load(struct sp_build_plan *out, const struct sp_upstream *upst
 int sp_build_plan_fill(struct sp_build_plan *plan, const struct sp_toolchain *tools, const struct sp_archs *archs,
                        const struct sp_python *python)
 {
-    int rc = sp_steps_plan(&plan->steps, &plan->recipe, tools, archs, python);
+    int rc = sp_steps_plan(&plan->steps, &plan->recipe, tools, archs);
 
     if (rc == 0)
         rc = sp_record_plan(&plan->record, &plan->steps, &plan->inputs, tools, archs, python);

@@ -140,7 +140,7 @@ static int ask_target(struct sp_python *out, const char *target)
     if (rc == 0)
         why = cannot_load(&answer);
     if (why != NULL)
-        rc = keep(&out->skip, why);
+        rc = sp_err(SP_ECANNOT, "nothing to build for '%s': %s, so SGLang would stay as stock", target, why);
     else if (rc == 0)
         rc = take_headers(out, &answer);
     json_decref(answer.object);
@@ -157,9 +157,9 @@ int sp_python_find(struct sp_python *out, const struct sp_install *install)
     target_of(target, install);
     if (target[0] != '\0')
         rc = ask_target(out, target);
-    for (size_t i = 0; others[i] && rc == 0 && out->include == NULL && out->skip == NULL; i++)
+    for (size_t i = 0; others[i] && rc == 0 && out->include == NULL; i++)
         rc = try_headers(out, others[i]);
-    if (rc == 0 && out->include == NULL && out->skip == NULL) {
+    if (rc == 0 && out->include == NULL) {
         sp_err(SP_ECANNOT,
                "no Python.h: neither %s%s%s nor a python3 on PATH has the headers of a CPython from 3.10 on",
                target[0] ? "'" : "", target[0] ? target : "the target", target[0] ? "'" : "");
@@ -172,6 +172,5 @@ void sp_python_free(struct sp_python *python)
 {
     free(python->include);
     free(python->version);
-    free(python->skip);
     memset(python, 0, sizeof *python);
 }

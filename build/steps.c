@@ -174,14 +174,14 @@ static int plan_product(struct sp_steps *out, const struct sp_product *product, 
 }
 
 int sp_steps_plan(struct sp_steps *out, const struct sp_recipe *recipe, const struct sp_toolchain *tools,
-                  const struct sp_archs *archs, const struct sp_python *python)
+                  const struct sp_archs *archs)
 {
     const struct filling common = {.archs = archs, .random_seed = tools->random_seed};
     int rc = 0;
 
     *out = (struct sp_steps){NULL, 0};
     for (size_t i = 0; i < recipe->count && rc == 0; i++)
-        if (!recipe->product[i].is_given && (!recipe->product[i].needs_python || python->include != NULL))
+        if (!recipe->product[i].is_given)
             rc = plan_product(out, &recipe->product[i], recipe->product[0].name, &common);
     return rc;
 }

@@ -107,7 +107,6 @@ static int reuse(struct job *job, struct sp_product *product, const struct sp_up
 
 static int plan(struct job *job)
 {
-    static const struct sp_python none = {.include = NULL};
     int rc = sp_toolchain_find(&job->probe->tools, site_of(job));
 
     if (rc == 0)
@@ -122,7 +121,7 @@ static int plan(struct job *job)
         rc = reuse(job, &job->recipe.product[0], NULL);
     if (rc == 0 && job->options->install)
         rc = reuse(job, &job->recipe.product[1], job->upstream);
-    return rc == 0 ? sp_steps_plan(&job->steps, &job->recipe, &job->probe->tools, &job->probe->archs, &none) : rc;
+    return rc == 0 ? sp_steps_plan(&job->steps, &job->recipe, &job->probe->tools, &job->probe->archs) : rc;
 }
 
 /* ---- compiling and running ---- */

@@ -69,8 +69,8 @@ static const struct sp_example examples[] = {
     {NULL, NULL},
 };
 
-static const char *const fields[] = {"architectures", "check",     "log",        "outputs",  "probe",    "site",
-                                     "skipped",       "toolchain", "up_to_date", "upstream", "warnings", NULL};
+static const char *const fields[] = {"architectures", "check",      "log",      "outputs",  "probe", "site",
+                                     "toolchain",     "up_to_date", "upstream", "warnings", NULL};
 
 /* ---- JSON ---- */
 
@@ -132,7 +132,6 @@ static void show_json(struct sp_report *report, const struct sp_build *build, in
     sp_report_set(report, "architectures", archs_json(&build->archs));
     sp_report_set(report, "log", sp_json_text(build->log));
     sp_report_set(report, "outputs", outputs_json(&build->outputs));
-    sp_report_set(report, "skipped", sp_json_text(build->python.skip));
     sp_report_set(report, "toolchain", toolchain_json(build));
     sp_report_set(report, "up_to_date", rc == SP_OK ? json_boolean(build->up_to_date) : NULL);
     sp_report_set(report, "warnings", words_json(&build->warnings));

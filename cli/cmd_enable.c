@@ -52,7 +52,9 @@ static int check_install(struct sp_subject *subject, const struct sp_facts *fact
         return sp_err_hint(sp_err(SP_ECANNOT, "this SGLang is not patched by this program"), "%s",
                            sp_subject_next(subject, "apply"));
     if (rc == SP_OK && !facts->extension.present)
-        return sp_err_hint(sp_err(SP_ECANNOT, "the all-reduce is not built"), "%s", sp_subject_next(subject, "build"));
+        return sp_err_hint(sp_err(SP_ECANNOT, "the all-reduce is not built%s",
+                                  facts->extension.partial ? " whole: _sgl_pcie.abi3.so is missing" : ""),
+                           "%s", sp_subject_next(subject, "build"));
     return rc;
 }
 

@@ -119,7 +119,8 @@ static int say_proof(struct sp_report *report, const struct sp_facts *facts, str
                              "patched; SGLang's own all-reduce is built, ours is not: "
                              "SGLANG_PCIE_AR_BACKEND=upstream is for that one");
     if (!facts->extension.present)
-        return sp_report_say(report, sp_subject_next(subject, "build"), "patched, not built: SGLang behaves as stock");
+        return sp_report_say(report, sp_subject_next(subject, "build"), "patched, not built%s: SGLang behaves as stock",
+                             facts->extension.partial ? " whole, _sgl_pcie.abi3.so is missing" : "");
     if (!verdict->present)
         return sp_report_say(report, sp_subject_next(subject, "verify"), "built, nothing proved on this machine");
     if (!verdict->fresh)
@@ -286,8 +287,11 @@ static int state_rows(struct sp_table *table, const struct sp_report *report, co
 
     memcpy(sha256, facts->extension.sha256, report->verbose ? SP_SHA256_HEX : 12);
     if (rc == SP_OK)
-        rc = joined_row(table, "extension", facts->extension.present ? "present" : "absent",
-                        facts->extension.present ? sha256 : NULL);
+        rc = joined_row(table, "extension",
+                        facts->extension.present   ? "present"
+                        : facts->extension.partial ? "without the module for Python"
+                                                   : "absent",
+                        sha256[0] ? sha256 : NULL);
     if (rc == SP_OK)
         rc = verdict_rows(table, &facts->verdict);
     if (rc == SP_OK)

@@ -129,7 +129,6 @@ static void expect_step(const struct sp_steps *steps, size_t index, const char *
 
 static void test_commands_are_filled_in(void **state)
 {
-    const struct sp_python python = {.include = folder};
     struct sp_toolchain with_seed = tools;
     struct sp_recipe recipe;
     struct sp_steps steps;
@@ -137,7 +136,7 @@ static void test_commands_are_filled_in(void **state)
     (void)state;
     with_seed.random_seed = true;
     make_recipe(&recipe);
-    assert_int_equal(sp_steps_plan(&steps, &recipe, &with_seed, &known, &python), SP_OK);
+    assert_int_equal(sp_steps_plan(&steps, &recipe, &with_seed, &known), SP_OK);
     assert_int_equal(steps.count, 5);
     expect_step(&steps, 0, "cc -I../cuda/include a.c -o../obj/libx.so/a.c.o");
     expect_step(&steps, 1,
@@ -151,16 +150,16 @@ static void test_commands_are_filled_in(void **state)
     free_recipe(&recipe);
 }
 
-static void test_no_python_no_module_and_an_old_nvcc(void **state)
+static void test_what_is_given_and_an_old_nvcc(void **state)
 {
     const struct sp_archs one = {.number = {90}, .count = 1};
-    const struct sp_python python = {.include = NULL};
     struct sp_recipe recipe;
     struct sp_steps steps;
 
     (void)state;
     make_recipe(&recipe);
-    assert_int_equal(sp_steps_plan(&steps, &recipe, &tools, &one, &python), SP_OK);
+    recipe.product[1].is_given = true;
+    assert_int_equal(sp_steps_plan(&steps, &recipe, &tools, &one), SP_OK);
     assert_int_equal(steps.count, 3);
     expect_step(&steps, 1, "nvcc -ccbin=cc -gencode=arch=compute_90,code=sm_90 gpu/k.cu ../obj/libx.so/gpu-k.cu.o");
     sp_steps_free(&steps);
@@ -169,14 +168,13 @@ static void test_no_python_no_module_and_an_old_nvcc(void **state)
 
 static void test_a_placeholder_that_is_not_known(void **state)
 {
-    const struct sp_python python = {.include = folder};
     struct sp_recipe recipe;
     struct sp_steps steps;
 
     (void)state;
     make_recipe(&recipe);
     words(&recipe.product[0].link, (const char *const[]){"-L{nowhere}", NULL});
-    assert_int_equal(sp_steps_plan(&steps, &recipe, &tools, &known, &python), SP_EFAIL);
+    assert_int_equal(sp_steps_plan(&steps, &recipe, &tools, &known), SP_EFAIL);
     assert_non_null(strstr(sp_err_message(), "{nowhere}"));
     sp_steps_free(&steps);
     free_recipe(&recipe);
@@ -327,7 +325,7 @@ int main(void)
         cmocka_unit_test(test_archs_that_are_not_known),
         cmocka_unit_test(test_archs_of_the_gpus),
         cmocka_unit_test(test_commands_are_filled_in),
-        cmocka_unit_test(test_no_python_no_module_and_an_old_nvcc),
+        cmocka_unit_test(test_what_is_given_and_an_old_nvcc),
         cmocka_unit_test(test_a_placeholder_that_is_not_known),
         cmocka_unit_test(test_a_record_describes_its_plan_and_no_other),
         cmocka_unit_test(test_a_record_that_cannot_be_read),

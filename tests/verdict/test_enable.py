@@ -210,6 +210,9 @@ class Refused(Enabled):
 
     def test_not_built_and_not_patched(self):
         self.prove()
+        (self.site / "sgl_pcie" / "_sgl_pcie.abi3.so").unlink()
+        self.refused("_sgl_pcie.abi3.so is missing", expect=5)  # SGLang would stay as stock
+        self.assertIn("not built whole, _sgl_pcie.abi3.so is missing", self.cli("status", "--site", self.site))
         (self.site / "sgl_pcie" / "libpar.so").unlink()
         self.refused("not built", expect=5)
         self.cli("revert", "--site", self.site)
