@@ -3,7 +3,7 @@
  *
  * Checks are steps. All ranks go through the list of steps together; what a step finds is put on a board in shared memory
  * by the rank that saw it. When a step takes the processes down, by a hang or a fault of the GPU, it is marked on the board
- * and new processes go on behind it (transfers.c). What a rank does in a step is in transfer_steps.c.
+ * and new processes go on behind it (transfers.c). What a rank does: transfer_rank.h.
  */
 #ifndef GPU_TRANSFERS_H
 #define GPU_TRANSFERS_H
