@@ -1,6 +1,6 @@
 #include "cli/show.h"
 #include "cli/subject.h"
-#include "patcher/runtime.h"
+#include "patcher/patched.h"
 #include "verify/verdict/proof.h"
 #include "verify/verdict/state.h"
 
@@ -26,6 +26,8 @@ static const struct sp_exit exits[] = {
     {0, "enabled, now or already"},
     {1, "refused: something is not proved; the message says what"},
     {2, NULL},
+    {3, NULL},
+    {4, NULL},
     {5, "not patched, not built, no permission or space, or another sgl-pcie at work"},
     {10, NULL},
     {-1, NULL},
@@ -40,21 +42,31 @@ static const char *const fields[] = {SP_SHOW_FIELDS, NULL};
 
 /* ---- what must be so ---- */
 
+static int check_patch(struct sp_subject *subject, const struct sp_plan *plan)
+{
+    struct sp_patched is;
+    int rc = sp_plan_check(plan, subject->install);
+
+    if (rc < 0)
+        return rc;
+    sp_patched_judge(&is, plan, subject->install);
+    if (is.lacks[0])
+        rc = sp_err(SP_ECANNOT, "not enabled: %s", is.lacks);
+    return is.next ? sp_err_hint(rc, "%s", sp_subject_next(subject, is.next)) : rc;
+}
+
 static int check_install(struct sp_subject *subject, const struct sp_facts *facts)
 {
-    enum sp_runtime_state runtime;
-    int rc = sp_runtime_state(&runtime, subject->install);
+    struct sp_plan *plan = NULL;
+    int rc = sp_plan_make(&plan, subject->install, subject->sets, NULL);
 
-    if (rc == SP_OK && runtime == SP_RUNTIME_DIFFERS)
-        return sp_err_hint(sp_err(SP_ECANNOT, "the sgl-pcie-runtime of this install is not the one of this program"),
-                           "%s", sp_subject_next(subject, "apply"));
-    if (rc == SP_OK && runtime != SP_RUNTIME_PRESENT)
-        return sp_err_hint(sp_err(SP_ECANNOT, "this SGLang is not patched by this program"), "%s",
-                           sp_subject_next(subject, "apply"));
+    if (rc == SP_OK)
+        rc = check_patch(subject, plan);
     if (rc == SP_OK && !facts->extension.present)
-        return sp_err_hint(sp_err(SP_ECANNOT, "the all-reduce is not built%s",
-                                  facts->extension.partial ? " whole: _sgl_pcie.abi3.so is missing" : ""),
-                           "%s", sp_subject_next(subject, "build"));
+        rc = sp_err_hint(sp_err(SP_ECANNOT, "the all-reduce is not built%s",
+                                facts->extension.partial ? " whole: _sgl_pcie.abi3.so is missing" : ""),
+                         "%s", sp_subject_next(subject, "build"));
+    sp_plan_free(plan);
     return rc;
 }
 
@@ -108,7 +120,7 @@ static int enable(struct sp_report *report, struct sp_subject *subject)
 static int run(const struct sp_args *args, struct sp_report *report)
 {
     struct sp_subject subject;
-    int rc = sp_subject_locate(&subject, args);
+    int rc = sp_subject_open(&subject, args);
 
     if (rc == SP_OK)
         rc = enable(report, &subject);

@@ -1,5 +1,6 @@
 #include "cli/show.h"
 #include "cli/subject.h"
+#include "patcher/patched.h"
 #include "verify/doctor/doctor.h"
 
 #include <stdlib.h>
@@ -43,27 +44,6 @@ static const struct sp_example examples[] = {
 static const char *const fields[] = {SP_SHOW_FIELDS, NULL};
 
 /* ---- the verdict ---- */
-
-/* What the verdict is about. A set that is asked for by name only is counted by itself. */
-struct counts {
-    size_t files, applied, old;
-    size_t named_applied, named_old;
-    enum sp_runtime_state runtime;
-};
-
-static struct counts count_states(const struct sp_plan *plan)
-{
-    struct counts counts = {.runtime = plan->runtime};
-
-    for (size_t i = 0; i < plan->file_count; i++) {
-        const bool asked = sp_plan_asked(plan, &plan->files[i]);
-
-        counts.files += asked;
-        *(asked ? &counts.applied : &counts.named_applied) += plan->files[i].state == SP_APPLIED;
-        *(asked ? &counts.old : &counts.named_old) += plan->files[i].state == SP_APPLIED_OLD;
-    }
-    return counts;
-}
 
 /* All is there; but a variable of this shell may make SGLang stock, if it is started here. */
 static int say_enabled(struct sp_report *report)
@@ -131,44 +111,29 @@ static int say_proof(struct sp_report *report, const struct sp_facts *facts, str
 }
 
 /* Nothing of SGLang's Python. Its C++ text may be patched all the same, and whoever did that needs no more. */
-static int say_stock(struct sp_report *report, struct counts is, struct sp_subject *subject)
+static int say_stock(struct sp_report *report, const struct sp_patched *is, struct sp_subject *subject)
 {
-    if (is.named_old > 0)
+    if (is->named_old > 0)
         return sp_report_say(report, sp_subject_next(subject, "apply --set sgl-kernel"),
                              "sgl-kernel is patched by an earlier revision, sglang is stock");
-    if (is.named_applied > 0)
+    if (is->named_applied > 0)
         return sp_report_say(report, sp_subject_next_source(subject, "build --upstream --probe"),
                              "sgl-kernel is patched, sglang is stock");
-    return sp_report_say(report, sp_subject_next(subject, "apply"), "stock: not patched");
+    return sp_report_say(report, sp_subject_next(subject, is->next), "%s", is->lacks);
 }
 
 /* Every file is pristine, applied or applied-old. */
-static int say_state(struct sp_report *report, struct counts is, const struct sp_facts *facts,
+static int say_state(struct sp_report *report, const struct sp_plan *plan, const struct sp_facts *facts,
                      struct sp_subject *subject)
 {
-    const char *apply = sp_subject_next(subject, "apply");
-    size_t patched = is.applied + is.old;
+    struct sp_patched is;
 
-    report->attention = patched > 0 || is.named_old > 0 || is.runtime != SP_RUNTIME_ABSENT;
-    if (patched == 0 && is.runtime == SP_RUNTIME_ABSENT)
-        return say_stock(report, is, subject);
-    if (patched == 0)
-        return sp_report_say(
-            report, apply,
-            "patch gone: the files are as released, since sglang was installed again or apply was cut short; "
-            "sgl-pcie-runtime is there");
-    if (patched < is.files)
-        return sp_report_say(report, apply, "partly patched: %zu of %zu files", patched, is.files);
-    if (is.runtime == SP_RUNTIME_ABSENT && subject->install->layout == SP_LAYOUT_SOURCE)
-        return sp_report_say(report, NULL,
-                             "patched; sgl-pcie-runtime is not in this folder: it is where the interpreter "
-                             "that imports this checkout has it, so name that with --python");
-    if (is.runtime == SP_RUNTIME_ABSENT)
-        return sp_report_say(report, apply, "patched, but sgl-pcie-runtime is gone: SGLang behaves as stock");
-    if (is.old > 0)
-        return sp_report_say(report, apply, "patched by an earlier revision: %zu of %zu files", is.old, is.files);
-    if (is.runtime == SP_RUNTIME_DIFFERS)
-        return sp_report_say(report, apply, "patched, but sgl-pcie-runtime is not the one of this program");
+    sp_patched_judge(&is, plan, subject->install);
+    report->attention = is.applied + is.old > 0 || is.named_old > 0 || plan->runtime != SP_RUNTIME_ABSENT;
+    if (is.applied + is.old == 0 && plan->runtime == SP_RUNTIME_ABSENT)
+        return say_stock(report, &is, subject);
+    if (is.lacks[0])
+        return sp_report_say(report, is.next ? sp_subject_next(subject, is.next) : NULL, "%s", is.lacks);
     return say_proof(report, facts, subject);
 }
 
@@ -354,7 +319,7 @@ static int judge(struct sp_report *report, struct sp_subject *subject, const str
         rc = sp_plan_check(plan, subject->install);
     if (rc < 0)
         return sp_report_judge(report, rc);
-    return say_state(report, count_states(plan), facts, subject);
+    return say_state(report, plan, facts, subject);
 }
 
 static int run(const struct sp_args *args, struct sp_report *report)

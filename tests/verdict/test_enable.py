@@ -6,7 +6,7 @@ import subprocess
 import sys
 import unittest
 
-from common import FLAG, GPUS, Case, profile, tree, verdict
+from common import FLAG, GPUS, Case, profile, real, tree, verdict
 
 READ = "from sgl_pcie import flag; f = flag.read(); print(f.value, f.source)"
 DECIDE = "import logging; logging.basicConfig(level=0, stream=sys.stdout, format='%(message)s'); from sgl_pcie import flag; print(flag.decision().action)"
@@ -217,6 +217,20 @@ class Refused(Enabled):
         self.refused("not built", expect=5)
         self.cli("revert", "--site", self.site)
         self.refused("not patched", expect=5)
+
+    def test_where_the_patch_is_gone_cut_short_or_changed(self):
+        """The runtime alone is no patch: pip puts SGLang's own files over ours and leaves it."""
+        self.prove()
+        files = [(self.site / path, real.pristine("0.5.23", path)) for path in real.RELEASES["0.5.23"]["files"]]
+        for file, text in files[:1]:
+            file.write_bytes(text)
+            self.refused("partly patched: 1 of 2 files", expect=5)
+        for file, text in files:
+            file.write_bytes(text)
+        self.refused("patch gone", expect=5)
+        self.refused("next: sgl-pcie apply --site", expect=5)
+        files[0][0].write_bytes(b"# mine\n")
+        self.refused("differs from every text", expect=4)
 
     def test_while_a_write_is_pending(self):
         self.prove()
