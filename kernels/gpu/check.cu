@@ -1,6 +1,5 @@
 #include "check.h"
-
-#include <cuda_runtime.h>
+#include "gpu.cuh"
 
 static __device__ uint32_t element(const void *data, size_t i, size_t size)
 {
@@ -27,13 +26,6 @@ extern "C" __global__ void gpu_compare(const void *seen, const void *expected, s
     for (size_t i = start; i < guard_bytes; i += step)
         if (before[i] != CHECK_POISON || behind[i] != CHECK_POISON)
             atomicAdd(&tally->guard, 1ull);
-}
-
-static __device__ uint64_t nanoseconds_now()
-{
-    uint64_t t;
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
-    return t;
 }
 
 extern "C" __global__ void gpu_delay(uint64_t nanoseconds)
@@ -103,20 +95,6 @@ extern "C" __global__ void gpu_exchange(check_words words, int rank, int world, 
     __syncthreads();
     if (peer == 0)
         *turns = turn;
-}
-
-static __device__ uint4 load(const uint4 *p)
-{
-    uint4 v;
-    asm volatile("ld.volatile.global.v4.u32 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
-    return v;
-}
-
-static __device__ void store(uint4 *p, uint4 v)
-{
-    asm volatile("st.volatile.global.v4.u32 [%0], {%1,%2,%3,%4};"
-                 :: "l"(p), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
 }
 
 extern "C" __global__ void gpu_stream(const uint4 *read, uint4 *write, size_t vecs, int passes, int what,

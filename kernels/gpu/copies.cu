@@ -1,6 +1,5 @@
 #include "copies.h"
-
-#include <cuda_runtime.h>
+#include "gpu.cuh"
 
 #define PATIENCE_NS 2000000000ull
 
@@ -11,27 +10,6 @@ static __device__ uint32_t word(uint32_t key, uint32_t index)
     x = (x ^ x >> 16) * 0x85ebca6bu;
     x = (x ^ x >> 13) * 0xc2b2ae35u;
     return x ^ x >> 16;
-}
-
-static __device__ uint64_t now_ns()
-{
-    uint64_t t;
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
-    return t;
-}
-
-static __device__ uint4 load(const uint4 *p)
-{
-    uint4 v;
-    asm volatile("ld.volatile.global.v4.u32 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
-    return v;
-}
-
-static __device__ void store(uint4 *p, uint4 v)
-{
-    asm volatile("st.volatile.global.v4.u32 [%0], {%1,%2,%3,%4};"
-                 :: "l"(p), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
 }
 
 static __device__ uint4 vec(uint32_t key, uint32_t i)
@@ -79,12 +57,12 @@ extern "C" __global__ void copies_check_kernel(const uint4 *from, uint32_t key, 
 static __device__ int await(const uint32_t *flag, uint32_t value)
 {
     __shared__ int came;
-    uint64_t start = now_ns();
+    uint64_t start = nanoseconds_now();
 
     if (threadIdx.x == 0) {
         came = 1;
         for (uint32_t polls = 1; *(const volatile uint32_t *)flag != value && came; polls++)
-            if (polls % 1024 == 0 && now_ns() - start > PATIENCE_NS)
+            if (polls % 1024 == 0 && nanoseconds_now() - start > PATIENCE_NS)
                 came = 0;
         __threadfence_system();
     }

@@ -116,7 +116,7 @@ int faults_command(const options *o)
 {
     dataset data;
     fault_job j = {NULL, &data, 0, 0, 0, {0}, NULL};
-    unsigned transports;
+    unsigned algorithms;
     probe p;
     int i, a, r, turn = 0, rc = probe_gpus(&p, o);
 
@@ -124,7 +124,7 @@ int faults_command(const options *o)
         return rc;
     if (p.gpus < 2)
         return rank_fail(CODE_CANNOT, "the fault tests need two GPUs, there is %d", p.gpus);
-    transports = probe_transports(&p, o);
+    algorithms = probe_algorithms(&p, o);
     j.world = p.gpus;
     for (r = 0; r < p.gpus; r++)
         j.device[r] = p.device[r];
@@ -134,8 +134,7 @@ int faults_command(const options *o)
         rc = rank_fail(CODE_CANNOT, "no shared memory");
     for (i = 0; i < FAULTS && rc == 0; i++)
         for (a = 1; a < PAR_ALGORITHMS; a++)
-            if (((unsigned)faults[i].algorithms & o->algorithms) >> a & 1u &&
-                transports >> par_algorithm_transport(a) & 1u) {
+            if ((faults[i].algorithms & algorithms) >> a & 1u) {
                 j.victim = turn++ % 3 == 2 ? 0 : j.world - 1; /* rank 0 has its own ways to be special */
                 run_one(&j, &faults[i], a);
             }

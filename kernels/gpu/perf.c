@@ -45,18 +45,6 @@ static int make_data(run *r)
     return rc;
 }
 
-/* Bits of the algorithms asked for that go by these transports. */
-static unsigned algorithms_of(const options *o, unsigned transports)
-{
-    unsigned bits = 0;
-    int a;
-
-    for (a = 1; a < PAR_ALGORITHMS; a++)
-        if (transports >> par_algorithm_transport(a) & 1u)
-            bits |= o->algorithms & 1u << a;
-    return bits;
-}
-
 /* Bits of the transports that these algorithms need. */
 static unsigned transports_of(unsigned algorithms)
 {
@@ -236,7 +224,7 @@ int perf_command(const options *given)
     if (rc == 0 && gpus.gpus < 2)
         rc = rank_fail(CODE_CANNOT, "perf needs two GPUs, there is %d", gpus.gpus);
     if (rc == 0) {
-        algorithms = algorithms_of(&o, probe_transports(&gpus, &o));
+        algorithms = probe_algorithms(&gpus, &o);
         rc = plan_make(&r->plan, &o, gpus.gpus, gpus.p2p, getenv("NCCL_P2P_DISABLE") != NULL);
     }
     if (rc == 0) {

@@ -129,7 +129,14 @@ int probe_gpus(probe *out, const options *o)
     return rc;
 }
 
-unsigned probe_transports(const probe *p, const options *o)
+unsigned probe_algorithms(const probe *p, const options *o)
 {
-    return o->transports & (p->p2p ? ~0u : 1u << PAR_HOST);
+    const unsigned transports = o->transports & (p->p2p ? ~0u : 1u << PAR_HOST);
+    unsigned bits = 0;
+    int a;
+
+    for (a = 1; a < PAR_ALGORITHMS; a++)
+        if (transports >> par_algorithm_transport(a) & 1u)
+            bits |= o->algorithms & 1u << a;
+    return bits;
 }

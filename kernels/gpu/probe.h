@@ -21,7 +21,7 @@ int probe_gpus(probe *out, const options *o);
 /* Does CUDA device a reach b's memory? A GPU reaches its own, though cudaDeviceCanAccessPeer() denies it: ranks may share one. */
 int probe_reaches(int *can, int a, int b);
 
-/* The transports that can work: host always, push and pull with P2P. */
-unsigned probe_transports(const probe *p, const options *o);
+/* Bits of the algorithms asked for whose transport can work: host always, push and pull with P2P. */
+unsigned probe_algorithms(const probe *p, const options *o);
 
 #endif

@@ -189,19 +189,7 @@ static void run_group(job *j, const probe *p, int world, int local)
     j->found = NULL;
 }
 
-/* The algorithms to test: those asked for whose transport can work here. */
-static unsigned algorithms_for(const options *o, unsigned transports)
-{
-    unsigned bits = 0;
-    int a;
-
-    for (a = 1; a < PAR_ALGORITHMS; a++)
-        if ((o->algorithms >> a & 1u) && (transports >> par_algorithm_transport(a) & 1u))
-            bits |= 1u << a;
-    return bits;
-}
-
-/* What a communicator must set up for them. */
+/* What a communicator must set up for these algorithms. */
 static unsigned with_for(unsigned algorithms)
 {
     unsigned with = 0;
@@ -247,7 +235,7 @@ int smoke_command(const options *o)
     memset(data, 0, sizeof(data));
     if (rc != 0)
         return rc;
-    j.algorithms = algorithms_for(o, probe_transports(&p, o));
+    j.algorithms = probe_algorithms(&p, o);
     j.with = with_for(j.algorithms);
     if (j.algorithms == 0)
         return rank_fail(CODE_CANNOT, "nothing to test: push and pull need P2P between all GPUs, which is not there");
