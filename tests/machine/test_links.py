@@ -1,4 +1,5 @@
-"""Links and chipsets, one card's or one port's reading after the other: what is said of each, and that nothing else is."""
+"""Links, chipsets and what the kernel says of the platform, one reading after the other: what is said of each, and that nothing
+else is."""
 
 import json
 import os
@@ -41,15 +42,19 @@ def board(*cards, roots=ROOTS, vendor=AMD, switches=(), bus=0):
             "pairs": [], "processes": []}  # fmt: skip
 
 
-def findings(recording, kind):
-    """{id: (level, text, remedy)} of one kind."""
+def judge(recording):
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump(recording, file)
         file.flush()
         command = [CLI, "verify", "--level=1", "--json", "--from", file.name]
         answer = json.loads(subprocess.run(command, capture_output=True, text=True, check=False, timeout=60).stdout)
     schema.validate(answer)
-    found = answer["findings"]
+    return answer
+
+
+def findings(recording, kind):
+    """{id: (level, text, remedy)} of one kind."""
+    found = judge(recording)["findings"]
     return {is_["id"]: (is_["level"][0], is_["text"], is_["remedy"]) for is_ in found if is_["id"].startswith(kind)}
 
 
@@ -107,6 +112,19 @@ class Links(unittest.TestCase):
         for cards in ((fast, card()), (card(), fast)):
             self.said(*cards, link_port_pm=("i", "Gen5", "pcie_port_pm=off"), link_uneven=("w", "up to 32 GT/s", None))
 
+    def test_generations_where_only_the_driver_tells(self):
+        for now, most, text in ((1, 4, "2.5 GT/s while idle, 16"), (3, 6, "8 GT/s while idle, 64"), (2, 5, "5 GT/s while idle, 32")):
+            recording = board(card(), card())
+            for device in recording["pci"]:
+                device.pop("speed", None)
+                device.pop("max_speed", None)
+            for gpu in recording["gpus"]:
+                gpu |= {"generation": now, "max_generation": most, "gpu_max_generation": most}
+            self.assertIn(text, findings(recording, "link.idle")["link.idle"][1])
+        for gpu in recording["gpus"]:
+            gpu |= {"generation": 7, "max_generation": 0, "gpu_max_generation": 0}
+        self.assertEqual(findings(recording, "link."), {})
+
 
 class Chipsets(unittest.TestCase):
     """Root ports of an Intel PCH are devices 1b to 1d of bus 0; on AMD a switch hangs between."""
@@ -126,6 +144,56 @@ class Chipsets(unittest.TestCase):
     def test_switches_of_a_chipset(self):
         for vendor in (AMD, ASMEDIA, INTEL, "0x1000"):
             self.assertEqual(self.behind(switches=(vendor,)), vendor in (AMD, ASMEDIA), vendor)
+
+
+class Platform(unittest.TestCase):
+    """As level 1 writes it down."""
+
+    def found(self, check, recording):
+        (is_,) = [is_ for is_ in judge(recording)["checks"] if is_["id"] == "grant." + check]
+        return is_["actual"]
+
+    def iommu(self, *types, **machine):
+        recording = board(card(), card())
+        recording["machine"] |= machine
+        ends = [device for device in recording["pci"] if device["class"] == "0x030000"]
+        for device, kind in zip(ends, types):
+            device["group_type"] = kind
+        return self.found("iommu", recording)
+
+    def test_the_kernels_options(self):
+        for options, state in (
+            ("ro quiet", "not known"), ("iommu=off", "off"), ("ro amd_iommu=off quiet", "off"), ("ro intel_iommu=off", "off"),
+            ("ro iommu=pt", "pass-through"), ("iommu=pt quiet", "pass-through"), ("iommu=ptx", "not known"), ("ro xiommu=pt", "not known"),
+        ):  # fmt: skip
+            self.assertEqual(self.iommu(options=options), state, options)
+
+    def test_units_of_the_machine(self):
+        for units, state in ((0, "off"), (1, "not known"), (2, "not known")):
+            self.assertEqual(self.iommu(iommu_units=units), state)
+
+    def test_the_groups_type_is_what_is_in_force(self):
+        for types, state in (
+            (("identity",), "pass-through"), (("DMA",), "translating"), (("DMA-FQ", "identity"), "translating"),
+            (("identity", "DMA-FQ"), "translating"), (("blocked",), "off"),
+        ):  # fmt: skip
+            self.assertEqual(self.iommu(*types, options="iommu=off"), state, types)
+
+    def test_guests(self):
+        for mode, state in (("passthrough", "virtual machine"), ("vgpu", "virtual machine"), ("none", "bare metal")):
+            recording = board(card(), card())
+            recording["gpus"][1]["virtualization"] = mode
+            self.assertEqual(self.found("guest", recording), state, mode)
+        recording["machine"]["hypervisor"] = True
+        self.assertEqual(self.found("guest", recording), "virtual machine")
+
+    def test_chips_by_the_upper_bits_of_their_number(self):
+        """2b80 to 2bff are one, whatever the cards are called."""
+        for one, two, state in (("0x2b80", "0x2bff", "one"), ("0x2b7f", "0x2b80", "several"), ("0x2c00", "0x2bff", "several")):
+            recording = board(card(), card())
+            for gpu, device in zip(recording["gpus"], (one, two)):
+                gpu["device"] = device
+            self.assertEqual(self.found("chips", recording), state, (one, two))
 
 
 if __name__ == "__main__":
