@@ -2,12 +2,12 @@
 #include "base/err.h"
 #include "base/json.h"
 #include "base/proc.h"
+#include "patcher/interpreter.h"
 
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { ANSWER_SECONDS = 20, ANSWER_MAX = 1 << 16, OLDEST_MINOR = 10 };
 
@@ -107,30 +107,6 @@ static int try_headers(struct sp_python *out, const char *python)
     return rc;
 }
 
-/* The last "/lib/python" of a path: an environment may lie beneath a folder of that name. NULL: there is none. */
-static const char *find_lib(const char *site)
-{
-    const char *lib = NULL;
-
-    for (const char *next = site; (next = strstr(next, "/lib/python")) != NULL; next++)
-        lib = next;
-    return lib;
-}
-
-/* The interpreter of the install, or with --site alone the one that such a folder belongs to: <prefix>/bin/python3. */
-static void target_of(char out[PATH_MAX], const struct sp_install *install)
-{
-    const char *lib = find_lib(install->site);
-
-    out[0] = '\0';
-    if (install->python != NULL)
-        (void)snprintf(out, PATH_MAX, "%s", install->python);
-    else if (lib != NULL)
-        (void)snprintf(out, PATH_MAX, "%.*s/bin/python3", (int)(lib - install->site), install->site);
-    if (install->python == NULL && out[0] != '\0' && access(out, X_OK) != 0)
-        out[0] = '\0';
-}
-
 static int ask_target(struct sp_python *out, const char *target)
 {
     struct answer answer;
@@ -154,7 +130,7 @@ int sp_python_find(struct sp_python *out, const struct sp_install *install)
     int rc = 0;
 
     memset(out, 0, sizeof *out);
-    target_of(target, install);
+    sp_interpreter_of(target, install);
     if (target[0] != '\0')
         rc = ask_target(out, target);
     for (size_t i = 0; others[i] && rc == 0 && out->include == NULL; i++)

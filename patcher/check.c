@@ -1,6 +1,7 @@
 /* May a plan be carried out? If not, why, and what to do about it. */
 #include "base/err.h"
 #include "base/shell.h"
+#include "patcher/mend.h"
 #include "patcher/plan.h"
 
 #include <stdlib.h>
@@ -57,20 +58,7 @@ static int no_patch(const struct sp_plan_file *bad, const struct sp_patchset *se
     else
         sp_err(SP_ENOPATCH, "no patch for '%s' in '%s': no release that we know has its text, of blob id %s", bad->path,
                install->checkout, bad->oid.hex);
-    return sp_err_hint(SP_ENOPATCH, "sgl-pcie list, for the releases that are known");
-}
-
-/* The command that brings a file of a checkout back. */
-static int hint_restore(const struct sp_plan_file *bad, const struct sp_install *install)
-{
-    char checkout[SP_QUOTED_MAX], quoted[SP_QUOTED_MAX], *path = NULL;
-    int rc = sp_plan_git_path(&path, install, bad);
-
-    if (rc == 0)
-        rc = sp_err_hint(SP_EDRIFT, "git -C %s restore --staged --worktree %s, to undo the change; then again",
-                         sp_shell_quote(checkout, install->checkout), sp_shell_quote(quoted, path));
-    free(path);
-    return rc;
+    return sp_err_hint(SP_ENOPATCH, "sgl-pcie list");
 }
 
 /* Is it what HEAD and the index have, but for the carriage returns that git put at the ends of lines? */
@@ -152,12 +140,13 @@ static int drifted(const struct sp_plan *plan, const struct sp_plan_file *bad, s
     if (bad->dirty != NULL || bad->head.hex[0] != '\0') {
         sp_err(SP_EDRIFT, "'%s' in '%s' %s: that change is yours, not to be mixed with the patch", bad->path, where,
                change_of(bad));
-        return hint_restore(bad, install);
+        return sp_mend_hint(SP_EDRIFT, install, bad, version);
     }
     sp_err(SP_EDRIFT,
-           "%zu file%s of sglang %s in '%s' differ%s from every text of that release that we know, first '%s'", count,
-           count == 1 ? "" : "s", version, where, count == 1 ? "s" : "", bad->path);
-    return sp_err_hint(SP_EDRIFT, "pip install --force-reinstall --no-deps sglang==%s, then again", version);
+           "%zu file%s of sglang %s in '%s' differ%s from every text of that release that we know, first '%s': install "
+           "that release there again",
+           count, count == 1 ? "" : "s", version, where, count == 1 ? "s" : "", bad->path);
+    return sp_mend_hint(SP_EDRIFT, install, bad, version);
 }
 
 static int stray(const struct sp_plan_file *file, const struct sp_release *release, const struct sp_install *install)
@@ -166,11 +155,11 @@ static int stray(const struct sp_plan_file *file, const struct sp_release *relea
     const char *named = source && install->checkout ? install->checkout : install->root;
     char quoted[SP_QUOTED_MAX];
 
-    sp_err(SP_EDRIFT, "'%s' in '%s' carries the patch of another release than %s", file->path,
-           file->set->checkout ? install->checkout : install->root, release->version);
-    return sp_err_hint(SP_EDRIFT, "sgl-pcie revert %s %s, then %sapply again", sp_install_option(install),
-                       sp_shell_quote(quoted, install->python ? install->python : named),
-                       source ? "" : "reinstall this sglang and ");
+    sp_err(SP_EDRIFT, "'%s' in '%s' carries the patch of another release than %s: take that back%s, then patch again",
+           file->path, file->set->checkout ? install->checkout : install->root, release->version,
+           source ? "" : ", install this sglang again");
+    return sp_err_hint(SP_EDRIFT, "sgl-pcie revert %s %s", sp_install_option(install),
+                       sp_shell_quote(quoted, install->python ? install->python : named));
 }
 
 static int check_set(const struct sp_plan *plan, size_t index, const struct sp_install *install)

@@ -4,8 +4,10 @@
 #include "base/proc.h"
 
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { ANSWER_MAX = 1 << 20, PROBE_SECONDS = 20 };
 
@@ -122,4 +124,27 @@ int sp_interpreter_ask(char **root, char **site, const char *python)
         rc = read_places(root, site, answer, python);
     json_decref(answer);
     return rc;
+}
+
+/* The last "/lib/python" of a path: an environment may lie beneath a folder of that name. NULL: there is none. */
+static const char *find_lib(const char *site)
+{
+    const char *lib = NULL;
+
+    for (const char *next = site; (next = strstr(next, "/lib/python")) != NULL; next++)
+        lib = next;
+    return lib;
+}
+
+void sp_interpreter_of(char out[PATH_MAX], const struct sp_install *install)
+{
+    const char *lib = find_lib(install->site);
+
+    out[0] = '\0';
+    if (install->python != NULL)
+        (void)snprintf(out, PATH_MAX, "%s", install->python);
+    else if (lib != NULL)
+        (void)snprintf(out, PATH_MAX, "%.*s/bin/python3", (int)(lib - install->site), install->site);
+    if (install->python == NULL && out[0] != '\0' && access(out, X_OK) != 0)
+        out[0] = '\0';
 }

@@ -1,5 +1,6 @@
 #include "patcher/writes.h"
 #include "base/err.h"
+#include "patcher/mend.h"
 #include "patcher/patch.h"
 #include "patcher/runtime.h"
 
@@ -239,10 +240,11 @@ static int check_revertible(const struct sp_plan *plan, const struct sp_install 
 
         if (file->state > SP_APPLIED_OLD && file->bytes.len > 0 &&
             memmem(file->bytes.data, file->bytes.len, ours, sizeof ours - 1) != NULL) {
-            sp_err(SP_EDRIFT, "'%s/%s' was changed after it was patched: its blob id is %s",
+            sp_err(SP_EDRIFT,
+                   "'%s/%s' was changed after it was patched (its blob id is %s): undo that, or put back the released "
+                   "file",
                    file->set->checkout ? install->checkout : install->root, file->path, file->oid.hex);
-            rc = sp_err_hint(SP_EDRIFT, "undo that change, or %s; then revert again",
-                             file->head.hex[0] ? "restore the file with git" : "reinstall this sglang");
+            rc = sp_mend_hint(SP_EDRIFT, install, file, install->sglang);
         }
     }
     return rc;
