@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "base/shell.h"
 #include "patcher/interpreter.h"
+#include "patcher/rest.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -213,7 +214,7 @@ static int no_package(const char *option, const char *root)
 {
     int rc = sp_err(SP_EUSAGE, "no SGLang in %s '%s': there is no folder sglang/ in it", option, root);
 
-    return hint_environment(sp_err_hint(rc, "%s", target_hint), root);
+    return sp_rest_hint(hint_environment(sp_err_hint(rc, "%s", target_hint), root), root);
 }
 
 /* from_folder: --site DIR and --source DIR; root is the folder that should hold sglang/. */

@@ -2,6 +2,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/proc.h"
+#include "patcher/rest.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -101,11 +102,14 @@ static const char *site_of_answer(const json_t *answer, const char *root)
 static int read_places(char **root, char **site, const json_t *answer, const char *python)
 {
     const char *origin = json_string_value(json_object_get(answer, "origin"));
+    const char *purelib = json_string_value(json_object_get(answer, "purelib"));
     int rc;
 
     if (origin == NULL || *origin != '/') {
         sp_err(SP_EUSAGE, "the interpreter '%s' has no SGLang", python);
         sp_err_hint(SP_EUSAGE, "name another one with --python, or a folder with --site");
+        if (purelib != NULL)
+            (void)sp_rest_hint(SP_EUSAGE, purelib);
         return 1;
     }
     rc = root_of_origin(root, origin, python);

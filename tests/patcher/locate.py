@@ -311,6 +311,23 @@ class Folders(Case):
         (self.scratch / "sglang").write_text("")
         self.assertIn("there is no folder sglang/", tool("status", "--site", self.scratch, want=2)["message"])
 
+    def test_what_stays_when_sglang_was_uninstalled(self):
+        """pip takes SGLang's own files alone; no command works on the folder any more, so the error has what does."""
+        python, site = self.venv()
+        wheels.unpack(VERSION, site)
+        before = {entry.name for entry in site.iterdir() if not entry.name.startswith("sglang")}
+        for option, named in (("--python", python), ("--site", site)):
+            wheels.unpack(VERSION, site)
+            tool("apply", option, named)
+            for entry in site.glob("sglang*"):
+                shutil.rmtree(entry)
+            answer = tool("revert", option, named, want=2)
+            self.assertIn(f"what sgl-pcie put beside one is still in '{site}'", answer["message"])
+            subprocess.run(["sh", "-c", answer["next"]], check=True)
+            self.assertEqual({entry.name for entry in site.iterdir()}, before)
+        (site / "sgl_pcie").mkdir()  # anybody's
+        self.assertNotIn("rm ", tool("status", "--python", python, want=2)["next"])
+
     def test_an_environment_instead_of_its_folder(self):
         python, _ = self.venv()
         answer = tool("status", "--site", self.scratch / "venv", want=2)

@@ -1,0 +1,44 @@
+#include "patcher/rest.h"
+#include "base/err.h"
+#include "base/file.h"
+#include "base/shell.h"
+#include "base/txn.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Each after a blank, and quoted. Returns how many there are. */
+static size_t list(struct sp_buf *out, const char *site, const char *pattern)
+{
+    char quoted[SP_QUOTED_MAX];
+    size_t count = 0;
+    glob_t hits;
+
+    sp_glob_beneath(&hits, site, pattern);
+    for (size_t i = 0; i < hits.gl_pathc; i++)
+        count += sp_buf_printf(out, " %s", sp_shell_quote(quoted, hits.gl_pathv[i])) == 0;
+    globfree(&hits);
+    return count;
+}
+
+int sp_rest_hint(int code, const char *site)
+{
+    char *message = strdup(sp_err_message()), *hint = strdup(sp_err_hint_text());
+    struct sp_buf names = SP_BUF_INIT;
+    const bool ours = list(&names, site, SP_STATE_DIR) + list(&names, site, "sgl_pcie_runtime-*.dist-info") > 0;
+
+    if (ours)
+        (void)list(&names, site, "sgl_pcie"); /* by itself it may be anybody's */
+    if (message != NULL && hint != NULL)
+        sp_err(code, "%s%s%s%s", message, ours ? "; what sgl-pcie put beside one is still in '" : "", ours ? site : "",
+               ours ? "'" : "");
+    if (ours && names.data != NULL)
+        sp_err_hint(code, "rm -r%s", names.data);
+    else if (hint != NULL)
+        sp_err_hint(code, "%s", hint);
+    sp_buf_free(&names);
+    free(message);
+    free(hint);
+    return code;
+}
