@@ -171,7 +171,7 @@ static int compare_installed(struct job *job)
         if (rc == 0)
             rc = check_programs(job);
         if (rc == SP_EFAIL)
-            rc = sp_err_hint(rc, "%s, which puts there what the sources give", job->options->again);
+            rc = sp_err_hint(rc, "%s", job->options->again);
         job->build->matches_install = rc == 0;
     }
     sp_files_free(&now);

@@ -137,9 +137,10 @@ int sp_python_find(struct sp_python *out, const struct sp_install *install)
         rc = try_headers(out, others[i]);
     if (rc == 0 && out->include == NULL) {
         sp_err(SP_ECANNOT,
-               "no Python.h: neither %s%s%s nor a python3 on PATH has the headers of a CPython from 3.10 on",
+               "no Python.h: neither %s%s%s nor a python3 on PATH has the headers of a CPython from 3.10 on "
+               "(python3-dev, or the like)",
                target[0] ? "'" : "", target[0] ? target : "the target", target[0] ? "'" : "");
-        rc = sp_err_hint(SP_ECANNOT, "apt-get install python3-dev, or the like");
+        rc = sp_err_hint(SP_ECANNOT, "sudo apt-get install python3-dev");
     }
     return rc;
 }

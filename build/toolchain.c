@@ -355,7 +355,7 @@ static int find_compilers(struct sp_words *out)
 
     if (rc == 0 && out->count == 0) {
         sp_err(SP_ECANNOT, "no host compiler: neither gcc nor clang is on PATH");
-        rc = sp_err_hint(SP_ECANNOT, "apt-get install gcc g++, or the like");
+        rc = sp_err_hint(SP_ECANNOT, "sudo apt-get install gcc g++");
     }
     return rc;
 }

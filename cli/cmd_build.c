@@ -300,8 +300,9 @@ static int check_options(const struct sp_args *args)
     if (rc == SP_OK && sp_args_has(args, "probe") && sp_args_has(args, "check"))
         rc = sp_err(SP_EUSAGE, "--probe and --check exclude each other");
     if (rc == SP_OK && sp_args_has(args, "upstream") && !sp_args_has(args, "source")) {
-        sp_err(SP_EUSAGE, "--upstream needs a checkout of SGLang: its wheels bring no C++ sources");
-        rc = sp_err_hint(SP_EUSAGE, "name it with --source, after git clone https://github.com/sgl-project/sglang");
+        sp_err(SP_EUSAGE, "--upstream needs a checkout of SGLang: its wheels bring no C++ sources; "
+                          "name one with --source");
+        rc = sp_err_hint(SP_EUSAGE, "git clone https://github.com/sgl-project/sglang");
     }
     return rc;
 }

@@ -393,7 +393,7 @@ class Check(Case):
         data[-1] ^= 1
         path.write_bytes(data)
         self.refused("--check", want=1, says=f"differs between this build and the install: .* first at byte {len(data) - 1}",
-                     hints=f"^sgl-pcie build --arch sm_90 --site {self.site}, which puts there")
+                     hints=f"^sgl-pcie build --arch sm_90 --site {self.site}")
 
 
 class Toolchain(Case):

@@ -246,7 +246,7 @@ class Bundle(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertEqual(done.stderr.splitlines(), [
             f"sgl-pcie: '{self.path}': field 'checks' is an integer, not a list or null",
-            "  next: sgl-pcie report --out FILE, on the machine that it is of",
+            "  next: sgl-pcie report --out report.json # on the machine that it is of",
         ])  # fmt: skip
         self.assertFalse(out.exists())
 

@@ -31,7 +31,7 @@ static int find_unread(struct sp_findings *findings, const struct sp_patient *pa
     if (rc == SP_OK)
         rc = choice->count > 0
                  ? sp_buf_printf(&remedy, "export CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=%s", list.data)
-                 : sp_buf_printf(&remedy, "export CUDA_VISIBLE_DEVICES with numbers: nvidia-smi -L");
+                 : sp_buf_printf(&remedy, "nvidia-smi -L");
     if (rc == SP_OK)
         rc = sp_finding_add(findings, id, SP_BAD, remedy.data,
                             "CUDA_VISIBLE_DEVICES %s: SGLang's custom all-reduce raises ValueError on it", what);
@@ -64,8 +64,9 @@ int sp_exam_visible(struct sp_findings *findings, const struct sp_patient *patie
     if (!visible)
         return SP_OK;
     if (strstr(visible, "MIG-"))
-        return sp_finding_add(findings, "visible.mig", SP_BAD, "whole GPUs: sudo nvidia-smi -mig 0",
-                              "CUDA_VISIBLE_DEVICES names MIG instances, between which there is no peer access");
+        return sp_finding_add(
+            findings, "visible.mig", SP_BAD, "sudo nvidia-smi -mig 0",
+            "CUDA_VISIBLE_DEVICES names MIG instances, between which there is no peer access: it takes whole GPUs");
     if (strstr(visible, "GPU-"))
         rc = find_unread(findings, patient, "visible.uuid", "names GPUs by UUID");
     else if (!has_numbers(visible))

@@ -85,8 +85,7 @@ static int judge_file(struct sp_findings *findings, const struct sp_patchset *se
     sp_err_clear();
     sp_buf_free(&bytes);
     if (state != TEXT_RELEASED)
-        rc = sp_finding_add(findings, "uv-cache.contaminated", SP_WARN,
-                            "uv cache clean sglang, then uv pip install --reinstall sglang",
+        rc = sp_finding_add(findings, "uv-cache.contaminated", SP_WARN, "uv cache clean sglang",
                             "'%s' in uv's cache is %s: environments made from it are not as released", path,
                             state == TEXT_OURS ? "patched" : "not as released");
     return rc;

@@ -47,7 +47,7 @@ static void say_untried(struct sp_check *check, const char *backend, size_t worl
 static void set_remedy(struct sp_check *check, const struct sp_ladder *ladder)
 {
     if (check->status == SP_CHECK_FAIL)
-        sp_check_remedy(check, "leave this backend off, and report it: sgl-pcie report%s", sp_ladder_target(ladder));
+        sp_check_remedy(check, "sgl-pcie report%s # and leave this backend off", sp_ladder_target(ladder));
     else if (check->status == SP_CHECK_INCONCLUSIVE)
         sp_check_remedy(
             check, "look for memory on these GPUs (nvidia-smi) and for Xid in the kernel's log (dmesg), then again");

@@ -63,8 +63,7 @@ static int soak(const struct job *job)
         sp_gpu_judge(check, &result, seconds);
     sp_check_expect(check, "no wrong element in %s s", time);
     if (check->status == SP_CHECK_FAIL)
-        sp_check_remedy(check, "leave this backend off, and report it: sgl-pcie report%s",
-                        sp_ladder_target(job->ladder));
+        sp_check_remedy(check, "sgl-pcie report%s # and leave this backend off", sp_ladder_target(job->ladder));
     sp_check_cut(check, job->ladder->seconds, SPARE_SECONDS);
     check->duration_ms = sp_now_ms() - start;
     sp_proc_free(&result);
@@ -109,8 +108,7 @@ static void judge_time(struct sp_check *check, const struct sp_ladder *ladder, c
         check->status = SP_CHECK_SKIP; /* no NCCL, most likely: it is no part of this */
     }
     if (check->status == SP_CHECK_WARN)
-        sp_check_remedy(check, "slower than NCCL at every size that was tried: sgl-pcie bench%s looks closer",
-                        sp_ladder_target(ladder));
+        sp_check_remedy(check, "sgl-pcie bench%s", sp_ladder_target(ladder));
     json_decref(summary);
 }
 

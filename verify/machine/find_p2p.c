@@ -71,19 +71,23 @@ static const char *meaning(const char *code)
     return "unknown reason";
 }
 
-static const char *refused_remedy(const struct sp_topology *topology, const char *code)
+static const char *refused_remedy(const char *code)
 {
-    const char *remedy = "use the host transport: SGLANG_PCIE_AR_BACKEND=host";
+    return strcmp(code, "DR") == 0 ? "grep -rn NVreg_RegistryDwords /etc/modprobe.d"
+                                   : "export SGLANG_PCIE_AR_BACKEND=host";
+}
+
+static const char *advice(const struct sp_topology *topology, const char *code)
+{
+    const char *text = "";
 
     if (strcmp(code, "CNS") == 0 && topology->guest)
-        remedy = "use the host transport: SGLANG_PCIE_AR_BACKEND=host; another driver in the guest does not help, the "
-                 "gate is the emulated host bridge";
+        text = "; another driver in the guest does not help, the gate is the emulated host bridge";
     else if (strcmp(code, "DR") == 0)
-        remedy = "remove ForceP2P from NVreg_RegistryDwords: grep -rn NVreg_RegistryDwords /etc/modprobe.d";
+        text = "; take ForceP2P out of NVreg_RegistryDwords";
     else if (strcmp(code, "GNS") == 0)
-        remedy = "use the host transport: SGLANG_PCIE_AR_BACKEND=host; only a modified kernel module would grant it, "
-                 "and then nothing but a measurement counts";
-    return remedy;
+        text = "; only a modified kernel module would grant it, and then nothing but a measurement counts";
+    return text;
 }
 
 static int find_refused(struct sp_findings *findings, const struct sp_topology *topology)
@@ -99,9 +103,10 @@ static int find_refused(struct sp_findings *findings, const struct sp_topology *
         /* A pair that NVML grants and CUDA refuses has a finding of its own. */
         if (codes[i][0] == '\0' && sp_finding_get(findings, "p2p.cuda-disagrees"))
             continue;
-        rc = sp_finding_add(findings, "p2p.refused", SP_WARN, refused_remedy(topology, codes[i]),
-                            "the driver refuses peer access on %zu of %zu ordered pairs%s%s: %s", refusals.pairs,
-                            refusals.all, codes[i][0] ? ", " : "", codes[i], meaning(codes[i]));
+        rc = sp_finding_add(findings, "p2p.refused", SP_WARN, refused_remedy(codes[i]),
+                            "the driver refuses peer access on %zu of %zu ordered pairs%s%s: %s%s", refusals.pairs,
+                            refusals.all, codes[i][0] ? ", " : "", codes[i], meaning(codes[i]),
+                            advice(topology, codes[i]));
         if (rc == SP_OK)
             (void)snprintf(findings->item[findings->count - 1].code, sizeof findings->item[0].code, "%s", codes[i]);
     }

@@ -81,8 +81,8 @@ static int find_redirect(struct sp_findings *findings, const struct sp_topology 
     const bool translated = topology->iommu == SP_IOMMU_TRANSLATED;
     struct sp_buf remedy = SP_BUF_INIT;
     int rc = sp_buf_printf(&remedy,
-                           "for b in%s; do sudo setpci -s $b ECAP_ACS+6.w=0:c; done (again after each boot; "
-                           "not where GPUs are passed to guests)",
+                           "for b in%s; do sudo setpci -s $b ECAP_ACS+6.w=0:c; done # again after each boot; "
+                           "not where GPUs are passed to guests",
                            acs->setpci.data);
 
     if (rc == SP_OK)

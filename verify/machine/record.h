@@ -24,8 +24,9 @@
 
 #define SP_RECORDING_SCHEMA "sgl-pcie-recording/1"
 #define SP_BUNDLE_SCHEMA    "sgl-pcie-report/1" /* of what `report` writes, which has one in it */
-#define SP_RECORDING_HINT   "sgl-pcie report --out FILE, on the machine that it is of" /* where one is malformed */
-#define SP_ABSENT           INT64_MIN
+#define SP_RECORDING_HINT                                                                                              \
+    "sgl-pcie report --out report.json # on the machine that it is of" /* where one is malformed */
+#define SP_ABSENT INT64_MIN
 
 enum {
     SP_REC_GPUS_MAX = 64,
