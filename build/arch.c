@@ -1,6 +1,5 @@
 #include "build/arch.h"
 #include "base/err.h"
-#include "verify/machine/child.h"
 #include "verify/machine/nvml.h"
 
 #include <stdio.h>
@@ -123,7 +122,7 @@ int sp_gpus_find(struct sp_gpus *out, bool needed)
 {
     struct sp_buf bytes = SP_BUF_INIT;
     struct answer answer = {.mute = false};
-    int rc = sp_child_ask(&bytes, SP_NVML_SECONDS, ask_nvml, NULL);
+    int rc = sp_nvml_ask(&bytes, ask_nvml, NULL);
 
     if (rc < 0)
         rc = sp_err_wrap(rc, "NVML does not say which GPUs are here");

@@ -65,7 +65,7 @@ class Man(unittest.TestCase):
 USES = {
     "base": (),
     "patcher": ("base/",),
-    "build": ("base/", "patcher/", "verify/machine/child.h", "verify/machine/nvml.h", "verify/verdict/merge.h"),
+    "build": ("base/", "patcher/", "verify/machine/nvml.h", "verify/verdict/merge.h"),
     "verify/machine": ("base/",),
     "verify/verdict": ("base/", "verify/machine/"),
     "verify/ladder": ("base/", "verify/machine/", "verify/verdict/"),

@@ -3,6 +3,7 @@
 #include "base/err.h"
 #include "verify/doctor/doctor.h"
 #include "verify/ladder/ladder.h"
+#include "verify/machine/nvml.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -101,6 +102,8 @@ static void test_driver(void **state)
     expect(&p, "driver", "driver.none", SP_WARN, "boot again");
     p.around.devices = false;
     expect(&p, "driver", "driver.none", SP_WARN, "--gpus all");
+    p.survey.recording.driver.nvml_error = (char *)(uintptr_t)SP_NVML_HANGS;
+    expect(&p, "driver", "driver.hangs", SP_BAD, "dmesg");
     p.survey.recording.driver.nvml_error = NULL;
     expect(&p, "driver", "driver.no-gpu", SP_WARN, NULL);
 }

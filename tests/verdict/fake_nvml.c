@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct {
     char bus_id_legacy[16];
@@ -36,6 +37,8 @@ int nvmlInit_v2(void)
 {
     if (getenv("FAKE_CRASH"))
         abort();
+    while (getenv("FAKE_HANG"))
+        (void)pause();
     return 0;
 }
 

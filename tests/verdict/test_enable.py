@@ -232,6 +232,32 @@ class Refused(Enabled):
         files[0][0].write_bytes(b"# mine\n")
         self.refused("differs from every text", expect=4)
 
+    def test_an_nvml_that_does_not_answer(self):
+        """All at once: each gives it a minute."""
+        said = "NVML does not answer: a GPU may hang"
+        self.prove()
+        wanted = {
+            "status": (0, "  " + said),
+            "enable": (1, "stale: " + said),
+            "doctor": (1, said),
+            "verify": (8, said),
+        }
+        running = {
+            command: subprocess.Popen(
+                [real.CLI, command, "--site", self.site],
+                env={**self.environment, "FAKE_HANG": "1"},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+            for command in wanted
+        }
+        for command, (code, words) in wanted.items():
+            told = running[command].communicate(timeout=100)[0]
+            with self.subTest(command):
+                self.assertEqual(running[command].returncode, code, told)
+                self.assertIn(words, told)
+
     def test_while_a_write_is_pending(self):
         self.prove()
         (self.site / ".sgl-pcie" / "journal.stage").write_text("{}")

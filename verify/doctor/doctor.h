@@ -12,6 +12,7 @@
  * | id                       | says                                                                      |
  * |--------------------------|---------------------------------------------------------------------------|
  * | driver.none              | no driver answers                                                         |
+ * | driver.hangs             | NVML did not answer within a minute                                       |
  * | driver.no-gpu            | the driver sees no GPU                                                    |
  * | toolchain.none           | no nvcc that can be used                                                  |
  * | toolchain.too-new        | the driver cannot run what this nvcc makes                                |

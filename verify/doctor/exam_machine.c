@@ -4,6 +4,7 @@
 #include "base/err.h"
 #include "build/toolchain.h"
 #include "verify/doctor/doctor.h"
+#include "verify/machine/nvml.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,8 @@ int sp_exam_driver(struct sp_findings *findings, const struct sp_patient *patien
 
     if (!recording->driver.nvml_error && recording->gpu_count > 0)
         return SP_OK;
+    if (recording->driver.nvml_error && strcmp(recording->driver.nvml_error, SP_NVML_HANGS) == 0)
+        return sp_finding_add(findings, "driver.hangs", SP_BAD, "sudo dmesg | grep NVRM", SP_NVML_HANGS);
     if (!recording->driver.nvml_error)
         return sp_finding_add(findings, "driver.no-gpu", SP_WARN, "nvidia-smi; in a container: docker run --gpus all",
                               "the driver sees no GPU");

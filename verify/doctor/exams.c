@@ -65,7 +65,7 @@ COPY(exam_layout, "topo.", "switch.")
 /* ---- the list ---- */
 
 const struct sp_exam sp_exams[] = {
-    {"driver", SP_WARN, "the NVIDIA driver: is it there, does it answer", NULL, sp_exam_driver},
+    {"driver", SP_BAD, "the NVIDIA driver: is it there, does it answer", NULL, sp_exam_driver},
     {"toolchain", SP_BAD, "nvcc: is it there, can the driver run what it makes", NULL, sp_exam_toolchain},
     {"devices", SP_BAD, "may this user open the GPUs", NULL, sp_exam_devices},
     {"limits", SP_WARN, "/dev/shm, locked memory, and the flags of a container", NULL, sp_exam_limits},

@@ -1,5 +1,6 @@
 #include "verify/machine/choose.h"
 #include "base/err.h"
+#include "verify/machine/nvml.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -227,6 +228,8 @@ int sp_choose_gpus(struct sp_choice *out, const struct sp_recording *recording, 
 
 static int no_gpu(const struct sp_recording *recording)
 {
+    if (recording->driver.nvml_error && strcmp(recording->driver.nvml_error, SP_NVML_HANGS) == 0)
+        return sp_err_hint(sp_err(SP_EHANG, SP_NVML_HANGS), "sudo dmesg | grep NVRM");
     if (recording->driver.nvml_error && recording->gpu_count > 0) {
         sp_err(SP_ECANNOT, "%zu NVIDIA GPUs are on the bus, but %s", recording->gpu_count,
                recording->driver.nvml_error);

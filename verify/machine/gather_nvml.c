@@ -1,5 +1,4 @@
 #include "base/err.h"
-#include "verify/machine/child.h"
 #include "verify/machine/gather.h"
 #include "verify/machine/nvml.h"
 #include "verify/machine/openers.h"
@@ -207,7 +206,7 @@ int sp_gather_nvml(struct sp_recording *recording)
 {
     struct sp_buf text = SP_BUF_INIT;
     struct sp_recording answer;
-    int rc = sp_child_ask(&text, SP_NVML_SECONDS, ask, NULL);
+    int rc = sp_nvml_ask(&text, ask, NULL);
 
     if (rc == SP_OK)
         rc = sp_recording_parse(&answer, text.data ? text.data : "", text.len, "what NVML says");
@@ -215,8 +214,6 @@ int sp_gather_nvml(struct sp_recording *recording)
         sp_recording_init(&answer);
     if (rc == SP_OK)
         take(recording, &answer);
-    else if (rc == SP_EHANG)
-        recording->driver.nvml_error = strdup("NVML does not answer: a GPU may hang");
     else
         recording->driver.nvml_error = strdup(sp_err_message());
     sp_err_clear();

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GPUS_MAX = 64, NOT_ENOUGH_ROOM = 7 };
+enum { GPUS_MAX = 64, NOT_ENOUGH_ROOM = 7, SECONDS = 60 };
 
 typedef void *device;
 
@@ -121,7 +121,10 @@ static int start(struct sp_nvml *nvml)
     bind(&count, nvml->library, "nvmlDeviceGetCount_v2");
     bind(&handle, nvml->library, "nvmlDeviceGetHandleByIndex_v2");
     if (!init || !count || !handle)
-        return sp_err(SP_ECANNOT, "libnvidia-ml.so.1 is not one that we know: nvmlInit_v2 is missing");
+        return sp_err(SP_ECANNOT, "libnvidia-ml.so.1 is not one that we know: %s is missing",
+                      !init    ? "nvmlInit_v2"
+                      : !count ? "nvmlDeviceGetCount_v2"
+                               : "nvmlDeviceGetHandleByIndex_v2");
     code = init();
     if (code != 0) {
         nvml->shutdown = NULL;
@@ -134,6 +137,15 @@ static int start(struct sp_nvml *nvml)
         if (handle(i, &nvml->gpu[nvml->count]) == 0)
             nvml->count++;
     return SP_OK;
+}
+
+int sp_nvml_ask(struct sp_buf *answer, sp_child_work *work, const void *context)
+{
+    static bool hangs;
+    int rc = hangs ? SP_EHANG : sp_child_ask(answer, SECONDS, work, context);
+
+    hangs = rc == SP_EHANG;
+    return hangs ? sp_err(SP_EHANG, SP_NVML_HANGS) : rc;
 }
 
 int sp_nvml_open(struct sp_nvml **out)

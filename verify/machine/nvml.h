@@ -11,16 +11,24 @@
  *     sp_nvml_close(nvml);
  *
  * NVML keeps the GPUs in the order of the bus and does not look at CUDA_VISIBLE_DEVICES. On a machine with a wedged GPU
- * it does not return: only children open it (child.h), which are given SP_NVML_SECONDS.
+ * it does not return: only children open it, by sp_nvml_ask().
  */
 #ifndef SP_MACHINE_NVML_H
 #define SP_MACHINE_NVML_H
 
+#include "verify/machine/child.h"
 #include "verify/machine/record.h"
 
 struct sp_nvml;
 
-enum { SP_NVML_TEXT = 96, SP_NVML_PROCESSES = 64, SP_NVML_SECONDS = 60 };
+enum { SP_NVML_TEXT = 96, SP_NVML_PROCESSES = 64 };
+
+/* The message of a hang, also in a recording. */
+#define SP_NVML_HANGS "NVML does not answer: a GPU may hang"
+
+/* sp_child_ask() with a minute, for work that opens NVML. SP_EHANG: also where it hung before, without waiting again.
+ */
+int sp_nvml_ask(struct sp_buf *answer, sp_child_work *work, const void *context);
 
 /* Text that a GPU has. */
 enum sp_nvml_text { SP_NVML_UUID, SP_NVML_NAME, SP_NVML_BUS_ID };

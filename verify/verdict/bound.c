@@ -1,7 +1,6 @@
 #include "verify/verdict/bound.h"
 #include "base/err.h"
 #include "base/file.h"
-#include "verify/machine/child.h"
 #include "verify/machine/nvml.h"
 
 #include <ctype.h>
@@ -304,32 +303,37 @@ static void ask_nvml(int fd, const void *context)
     (void)sp_write_all(fd, &gpus, sizeof gpus, "what NVML says");
 }
 
-static void gpus_of_nvml(struct gpus *out)
+/* Without NVML there is no GPU; but where it hangs nobody knows. */
+static int gpus_of_nvml(struct gpus *out)
 {
-    static bool hangs; /* one that did not answer is not waited for again */
     struct sp_buf answer = SP_BUF_INIT;
-    int rc = hangs ? SP_EHANG : sp_child_ask(&answer, SP_NVML_SECONDS, ask_nvml, NULL);
+    int rc = sp_nvml_ask(&answer, ask_nvml, NULL);
 
-    hangs = rc == SP_EHANG;
     out->count = 0;
     if (rc == SP_OK && answer.len == sizeof *out)
         memcpy(out, answer.data, sizeof *out);
-    sp_err_clear();
+    if (rc != SP_EHANG) {
+        sp_err_clear();
+        rc = SP_OK;
+    }
     sp_buf_free(&answer);
+    return rc;
 }
 
-static void read_gpus(struct reader *reader)
+static int read_gpus(struct reader *reader)
 {
     static struct gpus gpus; /* large for a stack */
     bool known = true;
+    int rc = SP_OK;
 
     gpus_of_proc(&gpus, reader->root);
     for (size_t i = 0; i < gpus.count; i++)
         known = known && gpus.uuid[i][0];
     if (reader->root[0] == '\0' && (gpus.count == 0 || !known))
-        gpus_of_nvml(&gpus);
+        rc = gpus_of_nvml(&gpus);
     for (size_t i = 0; i < gpus.count; i++)
         put_gpu(reader, i, gpus.bus[i], gpus.uuid[i]);
+    return rc;
 }
 
 /* ---- the install ---- */
@@ -396,10 +400,10 @@ int sp_bound_read(json_t **out, const char *site, const char *root)
     struct reader reader = {json_object(), site, root};
     int rc = reader.table ? read_driver(&reader) : sp_err(SP_ECANNOT, "out of memory");
 
-    if (rc == SP_OK) {
-        read_gpus(&reader);
+    if (rc == SP_OK)
+        rc = read_gpus(&reader);
+    if (rc == SP_OK)
         rc = read_built(&reader);
-    }
     if (rc == SP_OK)
         read_patches(&reader);
     if (rc < 0) {
@@ -454,5 +458,22 @@ int sp_bound_changes(json_t **out, const json_t *was, const json_t *is)
     *out = rc == SP_OK ? list : NULL;
     if (rc < 0)
         json_decref(list);
+    return rc;
+}
+
+int sp_bound_since(json_t **out, const json_t *was, const char *site)
+{
+    json_t *is = NULL;
+    int rc = sp_bound_read(&is, site, "");
+
+    if (rc == SP_OK)
+        rc = sp_bound_changes(out, was, is);
+    else
+        *out = rc == SP_EHANG ? json_pack("[s]", sp_err_message()) : NULL;
+    if (rc == SP_EHANG && *out) {
+        sp_err_clear();
+        rc = SP_OK;
+    }
+    json_decref(is);
     return rc;
 }

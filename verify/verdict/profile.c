@@ -152,16 +152,13 @@ char *sp_profile_summary(const json_t *profile, const json_t *verdict)
 
 static int compare(struct sp_profile_now *now, const char *site)
 {
-    json_t *is = NULL, *changes = NULL;
+    json_t *changes = NULL;
     const char *first;
-    int rc = sp_bound_read(&is, site, "");
+    int rc = sp_bound_since(&changes, json_object_get(now->content, "bound"), site);
 
-    if (rc == SP_OK)
-        rc = sp_bound_changes(&changes, json_object_get(now->content, "bound"), is);
     first = json_string_value(json_array_get(changes, 0));
     now->fresh = rc == SP_OK && !first;
     now->reason = first ? strdup(first) : NULL;
-    json_decref(is);
     json_decref(changes);
     return rc;
 }

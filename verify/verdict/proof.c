@@ -24,11 +24,11 @@ static int refuse_verdict(const struct sp_verdict_now *now)
 /* ---- profile ---- */
 
 /* Measuring again would not make a fresh one win, nor make it be about another kernel than ours. */
-static int judge_profile(const char **command, const json_t *profile, const json_t *verdict, const json_t *is)
+static int judge_profile(const char **command, const json_t *profile, const json_t *verdict, const char *site)
 {
     json_t *changes = NULL;
     const char *first;
-    int rc = sp_bound_changes(&changes, json_object_get(profile, "bound"), is);
+    int rc = sp_bound_since(&changes, json_object_get(profile, "bound"), site);
     const enum sp_served says = sp_serve_best(profile, verdict);
 
     if (rc < 0)
@@ -49,7 +49,7 @@ static int judge_profile(const char **command, const json_t *profile, const json
 
 static int check_profile(const char **command, const char *site, const json_t *verdict)
 {
-    json_t *profile = NULL, *is = NULL;
+    json_t *profile = NULL;
     char *found = NULL;
     int rc = sp_state_read(&profile, &found, SP_PROFILE_FILE, SP_PROFILE_SCHEMA, site);
 
@@ -60,13 +60,10 @@ static int check_profile(const char **command, const char *site, const json_t *v
                     "SGLANG_FORCE_CUSTOM_AR_PCIE=1 where SGLang is started uses start values",
                     found);
     if (rc == SP_OK)
-        rc = sp_bound_read(&is, site, "");
-    if (rc == SP_OK)
-        rc = judge_profile(command, profile, verdict, is);
+        rc = judge_profile(command, profile, verdict, site);
     if (rc == SP_OK)
         *command = NULL;
     json_decref(profile);
-    json_decref(is);
     free(found);
     return rc;
 }

@@ -142,13 +142,10 @@ static int try_file(json_t **content, char **reason, const char *path, const cha
 /* Is what it is bound to still so? */
 static int holds(bool *out, const json_t *content, const char *site)
 {
-    json_t *now = NULL, *changes = NULL;
-    int rc = sp_bound_read(&now, site, "");
+    json_t *changes = NULL;
+    int rc = sp_bound_since(&changes, json_object_get(content, "bound"), site);
 
-    if (rc == SP_OK)
-        rc = sp_bound_changes(&changes, json_object_get(content, "bound"), now);
     *out = rc == SP_OK && json_array_size(changes) == 0;
-    json_decref(now);
     json_decref(changes);
     return rc;
 }

@@ -112,14 +112,11 @@ static const char *best_result(const struct sp_verdict_now *now)
 
 static int compare(struct sp_verdict_now *now, const char *site)
 {
-    json_t *is = NULL, *changes = NULL;
-    int rc = sp_bound_read(&is, site, "");
+    json_t *changes = NULL;
+    int rc = sp_bound_since(&changes, json_object_get(now->content, "bound"), site);
 
     if (rc == SP_OK)
-        rc = sp_bound_changes(&changes, json_object_get(now->content, "bound"), is);
-    if (rc == SP_OK)
         (void)json_array_extend(now->reasons, changes);
-    json_decref(is);
     json_decref(changes);
     return rc;
 }
