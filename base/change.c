@@ -2,6 +2,7 @@
 
 #include "base/err.h"
 #include "base/image.h"
+#include "base/shell.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -113,9 +114,22 @@ int sp_drifted(const struct sp_journal_change *change, const struct sp_oid *foun
                   found->hex[0] ? found->hex : none);
 }
 
+/* The kernel refuses what the modes allow: an attribute of chattr(1), or a file that is mounted by itself. */
+static int blocked(const struct sp_place *place, int rc, int error)
+{
+    char folder[SP_QUOTED_MAX], file[SP_QUOTED_MAX];
+
+    if (error == EPERM)
+        rc = sp_err_hint(rc, "lsattr -d %s %s", sp_shell_quote_at(folder, place->dir, ""),
+                         sp_shell_quote_at(file, place->dir, place->name));
+    else if (error == EBUSY)
+        rc = sp_err_hint(rc, "findmnt %s", sp_shell_quote_at(file, place->dir, place->name));
+    return rc;
+}
+
 static int move_in(const struct sp_place *place, const struct sp_journal_change *change, enum sp_direction to)
 {
-    int rc;
+    int error, rc;
 
     if (source_of(change, to)->hex[0])
         rc = renameat(place->dir, place->side[to], place->dir, place->name);
@@ -125,7 +139,9 @@ static int move_in(const struct sp_place *place, const struct sp_journal_change 
         return SP_OK;
     if (errno == EEXIST)
         return sp_err(SP_EDRIFT, "'%s' was created by somebody else", change->path);
-    return sp_err_sys(SP_ECANNOT, "cannot rename '%s' to '%s'", place->side_path[to], change->path);
+    error = errno;
+    rc = sp_err_sys(SP_ECANNOT, "cannot rename '%s' to '%s'", place->side_path[to], change->path);
+    return blocked(place, rc, error);
 }
 
 /* Bring one file to its image of this direction: nothing to do, or the other image must be there. */

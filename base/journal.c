@@ -356,25 +356,21 @@ static enum sp_journal_state state_of_name(const char *name)
     return strcmp(name, NEW_NAME) == 0 ? SP_JOURNAL_LEFTOVER : SP_JOURNAL_NONE;
 }
 
-/* What to do first, then recover of this very directory: a hint that is pasted must not find another install. */
-static int hint_recover(int rc, int root, const char *first)
+/* Of this very directory: a hint that is pasted must not find another install. */
+static int hint_recover(int rc, int root)
 {
-    char link[32], path[PATH_MAX], quoted[SP_QUOTED_MAX];
-    ssize_t len;
+    char quoted[SP_QUOTED_MAX];
 
-    (void)snprintf(link, sizeof link, "/proc/self/fd/%d", root);
-    len = readlink(link, path, sizeof path - 1);
-    path[len > 0 ? len : 0] = '\0';
-    return sp_err_hint(rc, "%s, then: sgl-pcie recover%s%s", first, len > 0 ? " --site " : "",
-                       len > 0 ? sp_shell_quote(quoted, path) : "");
+    return sp_err_hint(rc, "sgl-pcie recover --site %s", sp_shell_quote_at(quoted, root, ""));
 }
 
 static int two_journals(int root, enum sp_journal_state a, enum sp_journal_state b)
 {
     sp_err(SP_EINTERRUPTED,
-           "'" SP_STATE_DIR "/%s' and '" SP_STATE_DIR "/%s' are both there, which this tool never does", state_names[a],
-           state_names[b]);
-    return hint_recover(SP_EINTERRUPTED, root, "move the one away that was copied there");
+           "'" SP_STATE_DIR "/%s' and '" SP_STATE_DIR "/%s' are both there, which this tool never does: move "
+           "the one away that was copied there",
+           state_names[a], state_names[b]);
+    return hint_recover(SP_EINTERRUPTED, root);
 }
 
 static int scan(enum sp_journal_state *state, DIR *dir, int root)
@@ -432,8 +428,9 @@ static int explain_odd(int rc, int root, const char *path)
 
     if (fstatat(root, path, &st, AT_SYMLINK_NOFOLLOW) < 0 || S_ISREG(st.st_mode))
         return rc;
-    rc = sp_err(SP_EINTERRUPTED, "'%s' is not a regular file, and was not made by this tool", path);
-    return hint_recover(rc, root, "move it out of " SP_STATE_DIR);
+    rc = sp_err(SP_EINTERRUPTED,
+                "'%s' is not a regular file, and was not made by this tool: move it out of " SP_STATE_DIR, path);
+    return hint_recover(rc, root);
 }
 
 int sp_journal_read(struct sp_journal *out, int root, enum sp_journal_state state)

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/file.h>
 #include <unistd.h>
 
@@ -116,16 +117,17 @@ static int reachable(const struct repair *repair, enum sp_direction to)
 /* Which side is right is not for us to say: our images may be of another release than what is there now. */
 static int explain_drift(const struct repair *repair, const struct drift *drift)
 {
-    char path[PATH_MAX], file[SP_QUOTED_MAX], site[SP_QUOTED_MAX];
+    char site[SP_QUOTED_MAX], *message;
     int rc = sp_drifted(&repair->journal.changes[drift->first], &drift->found);
 
     if (drift->count > 1)
         sp_err_wrap(rc, "%zu files, the first", drift->count);
-    snprintf(path, sizeof path, "%s/%s", repair->root_path, repair->journal.changes[drift->first].path);
-    return sp_err_hint(rc,
-                       "%s has changed since the interruption: put back by hand what was there before or after it, "
-                       "or reinstall SGLang; then: sgl-pcie recover --site %s",
-                       sp_shell_quote(file, path), sp_shell_quote(site, repair->root_path));
+    message = strdup(sp_err_message());
+    if (message)
+        sp_err(rc, "%s: put back by hand what was there before or after the interruption, or install SGLang again",
+               message);
+    free(message);
+    return sp_err_hint(rc, "sgl-pcie recover --site %s", sp_shell_quote(site, repair->root_path));
 }
 
 static int explain_missing_images(const struct repair *repair)

@@ -1,7 +1,9 @@
 #include "base/shell.h"
 
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char escaped_quote[] = "'\\''";
 
@@ -22,4 +24,17 @@ const char *sp_shell_quote(char out[SP_QUOTED_MAX], const char *text)
     out[len++] = '\'';
     out[len] = '\0';
     return out;
+}
+
+const char *sp_shell_quote_at(char out[SP_QUOTED_MAX], int dirfd, const char *path)
+{
+    char link[32], whole[2 * PATH_MAX];
+    ssize_t len;
+
+    (void)snprintf(link, sizeof link, "/proc/self/fd/%d", dirfd);
+    len = readlink(link, whole, PATH_MAX - 1);
+    if (len <= 0)
+        return sp_shell_quote(out, *path ? path : ".");
+    (void)snprintf(whole + len, sizeof whole - (size_t)len, "%s%s", *path ? "/" : "", path);
+    return sp_shell_quote(out, whole);
 }

@@ -18,4 +18,8 @@ enum { SP_QUOTED_MAX = 4 * PATH_MAX + 3 };
 /* Returns out, for use as an argument. A text that does not fit is cut, and the word still closed. */
 const char *sp_shell_quote(char out[SP_QUOTED_MAX], const char *text);
 
+/* The same for the path of a file below an open folder, from the root; path "": of the folder itself. Without /proc it
+ * is what the folder calls it. */
+const char *sp_shell_quote_at(char out[SP_QUOTED_MAX], int dirfd, const char *path);
+
 #endif

@@ -171,7 +171,7 @@ static void two_journals_are_not_guessed_between(void **state)
     tree_put(tree, ".sgl-pcie/journal.abort", "{}");
     assert_int_equal(sp_journal_find(&found, tree->fd), SP_EINTERRUPTED);
     assert_said("are both there");
-    assert_non_null(strstr(sp_err_hint_text(), "then: sgl-pcie recover --site '"));
+    assert_non_null(strstr(sp_err_hint_text(), "sgl-pcie recover --site '"));
     assert_non_null(strstr(sp_err_hint_text(), tree->path));
 }
 
