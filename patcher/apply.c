@@ -7,10 +7,12 @@
 #include "patcher/servers.h"
 #include "patcher/writes.h"
 
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* The directories of an install: the patched package, the runtime beside it, and the checkout around both. One
  * transaction where they are one directory, or lie in one: where files of the checkout are written it is the
@@ -222,6 +224,13 @@ static int commit(struct job *job, int revert)
 
 /* ---- all of it ---- */
 
+/* A kill before the first byte of a journal leaves its folder. Others write there under the locks that we hold. */
+static void drop_empty_folders(const struct sp_install *install)
+{
+    (void)unlinkat(install->root_fd, SP_STATE_DIR, AT_REMOVEDIR);
+    (void)unlinkat(install->site_fd, SP_STATE_DIR, AT_REMOVEDIR);
+}
+
 /* The lock is taken before the plan is made, so that the loser of a race sees what the winner did. If that was killed,
  * its journal may be in a directory that is not locked here: the checkout. */
 static int run(struct job *job, int revert)
@@ -238,6 +247,8 @@ static int run(struct job *job, int revert)
     if (rc == 0)
         rc = revert ? sp_writes_revert(&job->writes, job->install, job->sets, job->plan, job->options->sets != NULL)
                     : sp_writes_apply(&job->writes, job->install, job->sets, job->plan, job->options->by_setup);
+    if (rc == 0 && revert && !job->options->dry_run)
+        drop_empty_folders(job->install);
     if (rc < 0 || job->options->dry_run || sp_writes_count(&job->writes) == 0)
         return rc;
     rc = check_access(job);

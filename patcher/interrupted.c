@@ -1,11 +1,14 @@
 /* Writes that were interrupted: whether there is one, and recovery, in every directory of an install. */
 #include "base/err.h"
+#include "base/lock.h"
 #include "base/shell.h"
 #include "base/txn.h"
 #include "patcher/apply.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static bool is_split(const struct sp_install *install)
 {
@@ -20,12 +23,32 @@ int sp_recover_hint(const struct sp_install *install)
                        sp_shell_quote(quoted, install->python ? install->python : install->root));
 }
 
+/* Was it waited for in vain? Then nothing was interrupted yet. Our own lock is none of others'. */
+static int check_writer(const char *dir)
+{
+    char who[32] = "another process";
+    int fd, pid, rc = sp_lock_try(&fd, &pid, dir);
+
+    if (rc == 0)
+        close(fd);
+    if (rc != 1 || pid == getpid()) {
+        sp_err_clear();
+        return 0;
+    }
+    if (pid != 0)
+        (void)snprintf(who, sizeof who, "process %d", pid);
+    return sp_err_hint(sp_err(SP_ECANNOT, "%s is still writing in '%s'", who, dir),
+                       "wait until %s has ended, then run the command again", who);
+}
+
 static int pending_in(int dirfd, const char *dir, const struct sp_install *install)
 {
     bool pending = false;
     char *command = NULL;
     int rc = sp_txn_pending(&pending, &command, dirfd);
 
+    if (rc == 0 && pending)
+        rc = check_writer(dir);
     if (rc == 0 && pending) {
         sp_err(SP_EINTERRUPTED, "an earlier %s was interrupted in '%s'", command ? command : "write", dir);
         rc = sp_recover_hint(install);

@@ -4,6 +4,7 @@ running servers. Real released wheels, installed by the tools that people use.
     conditions.py SGL_PCIE     path of the program
 """
 
+import fcntl
 import json
 import os
 import pathlib
@@ -13,6 +14,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 import zipfile
 
@@ -294,6 +296,40 @@ class Sources(Case):
             self.assertIn(f"--python '{python}'   sglang {VERSION}", message)
         tool("apply", "--python", pythons[0], env=env)
         self.assertEqual({file["state"] for file in tool("status", "--python", pythons[1])["install"]["files"]}, {"pristine"})
+
+
+class Interrupted(Case):
+    def test_a_folder_that_a_kill_left_empty_goes_with_revert(self):
+        site = self.site()
+        before = snapshot(site)
+        (site / ".sgl-pcie").mkdir()
+        tool("revert", "--site", str(site), "--dry-run")
+        self.assertTrue((site / ".sgl-pcie").exists())
+        tool("revert", "--site", str(site))
+        self.assertEqual(snapshot(site), before)
+
+    def test_a_writer_that_takes_longer_is_named_and_waited_for_once(self):
+        site = self.site()
+        (site / ".sgl-pcie").mkdir()
+        (site / ".sgl-pcie/journal.stage").write_text("{}")
+        folder = os.open(site, os.O_RDONLY)
+        self.addCleanup(os.close, folder)
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        start = time.monotonic()
+        answer = tool("status", "--site", str(site), want=5)
+        self.assertLess(time.monotonic() - start, 8)
+        self.assertRegex(answer["message"], f"^process {os.getpid()} is still writing in ")
+
+    def test_an_immutable_file_is_hinted_at(self):
+        site = self.site()
+        file = site / "sglang/srt/distributed/device_communicators/custom_all_reduce.py"
+        if subprocess.run(["chattr", "+i", file], capture_output=True, check=False).returncode != 0:
+            self.skipTest("no chattr here")
+        try:
+            answer = tool("apply", "--site", str(site), want=5)
+            self.assertEqual(answer["next"], f"lsattr -d '{file.parent}' '{file}'")
+        finally:
+            subprocess.run(["chattr", "-i", file], check=True)
 
 
 class Strangers(Case):
