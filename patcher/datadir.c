@@ -1,6 +1,7 @@
 #include "patcher/datadir.h"
 #include "base/err.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +14,8 @@ static int prefix_of_executable(char prefix[PATH_MAX])
     ssize_t len = readlink("/proc/self/exe", prefix, PATH_MAX - 1);
 
     if (len < 0)
-        return sp_err_sys(SP_ECANNOT, "cannot tell where this program is (/proc/self/exe)");
+        return sp_err_hint(sp_err_sys(SP_ECANNOT, "cannot tell where this program is (/proc/self/exe)"),
+                           "sudo mount -t proc proc /proc");
     prefix[len] = '\0';
     for (int up = 0; up < 2; up++) {
         char *slash = strrchr(prefix, '/');
@@ -46,6 +48,10 @@ int sp_datadir_hint(int code)
 {
     const char *from_user = getenv("SGL_PCIE_DATA");
 
+    if (*sp_err_hint_text() != '\0')
+        return code;
+    if (code == SP_ECANNOT && (errno == EMFILE || errno == ENFILE))
+        return sp_err_hint(code, "ulimit -n 1024");
     if (from_user != NULL && *from_user != '\0')
         return sp_err_hint(code, "unset SGL_PCIE_DATA, or name a folder with the data of this sgl-pcie");
     return sp_err_hint(code, "install sgl-pcie again: the data that came with it is not whole");

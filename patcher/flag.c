@@ -65,6 +65,7 @@ int sp_flag_read(struct sp_flag *out, int site_fd)
 struct present {
     bool is;
     uid_t owner;
+    bool seen; /* by whoever it is to count for */
     struct sp_buf bytes;
     struct sp_oid oid;
 };
@@ -76,6 +77,7 @@ static int look(struct present *out, int site_fd, const char *path)
 
     out->is = rc == 0;
     out->owner = out->is ? st.st_uid : 0;
+    out->seen = out->is && (st.st_uid != 0 || (st.st_mode & S_IROTH) != 0);
     return rc == 0 ? sp_blob_id(&out->oid, out->bytes.data, out->bytes.len) : rc < 0 ? rc : 0;
 }
 
@@ -126,14 +128,14 @@ int sp_flag_write(bool *changed, const struct sp_install *install, const char *v
     struct present now = {.bytes = SP_BUF_INIT};
     char text[96] = "";
     int rc = look(&now, install->site_fd, FLAG_FILE);
-    bool counts = now.owner == 0 || now.owner == geteuid(); /* for whoever asks */
+    const bool counts = now.seen && (now.owner == 0 || now.owner == geteuid()); /* for whoever asks */
 
     if (value)
         (void)snprintf(text, sizeof text, "{\"schema\": \"" FLAG_SCHEMA "\", \"value\": \"%s\"}\n", value);
     *changed = rc == 0 && (value ? !now.is || !counts || now.bytes.len != strlen(text) ||
                                        memcmp(now.bytes.data, text, now.bytes.len) != 0
                                  : now.is);
-    if (rc == 0 && value && now.is && !counts) /* replacing would keep the owner */
+    if (rc == 0 && value && now.is && !counts) /* replacing would keep owner and mode */
         rc = put(install, NULL);
     if (rc == 0 && (*changed || (value && faccessat(install->site_fd, SP_SETUP_MARK, F_OK, AT_SYMLINK_NOFOLLOW) == 0)))
         rc = put(install, value ? text : NULL);

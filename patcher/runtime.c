@@ -1,5 +1,6 @@
 #include "patcher/runtime.h"
 #include "base/err.h"
+#include "base/shell.h"
 #include "patcher/datadir.h"
 
 #include <dirent.h>
@@ -119,6 +120,8 @@ static int add_sources(struct sp_runtime *out)
 
     if (rc == 0 && (dir = opendir(folder)) == NULL)
         rc = sp_err_sys(SP_EFAIL, "cannot read the runtime's sources in '%s'", folder);
+    if (rc < 0)
+        rc = sp_datadir_hint(rc);
     for (struct dirent *entry; rc == 0 && (entry = readdir(dir)) != NULL;) {
         if (!ends_with(entry->d_name, ".py"))
             continue;
@@ -393,8 +396,11 @@ static bool lost_record(const struct sp_runtime *described, const struct sp_runt
 static int take(struct sp_runtime *out, int site_fd, const char *path, const struct sp_buf *wanted)
 {
     struct sp_buf bytes = SP_BUF_INIT;
+    char quoted[SP_QUOTED_MAX];
     int rc = sp_read_beneath(&bytes, NULL, site_fd, path, FILE_MAX);
 
+    if (rc < 0 && errno == EACCES)
+        rc = sp_err_hint(rc, "sudo chmod a+r %s", sp_shell_quote_at(quoted, site_fd, path));
     if (rc == 0 && (wanted == NULL || same_bytes(wanted, &bytes)))
         rc = add(out, path, &bytes);
     sp_buf_free(&bytes);

@@ -86,6 +86,18 @@ class Visible(Enabled):
         self.assertEqual(os.stat(flag).st_uid, 0)
         self.assertEqual(self.seen(), "1 install")
 
+    @unittest.skipIf(os.geteuid() != 0, "needs root")
+    def test_a_flag_that_others_may_not_read_is_said_and_written_anew(self):
+        self.enable()
+        flag = self.site / ".sgl-pcie" / "flag.json"
+        flag.chmod(0o600)
+        nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+        done = self.run_in([*nobody, real.CLI, "status", "--site", self.site], HOME="/nonexistent")
+        self.assertIn("next: sudo chmod a+r '%s'" % flag, done.stderr)
+        self.assertIn("enabled for every user", self.cli("enable", "--site", self.site))
+        self.assertEqual(flag.stat().st_mode & 0o777, 0o644)
+        self.assertEqual(self.seen(*nobody), "1 install")
+
     def test_the_variable_beats_it(self):
         self.enable()
         for value in ("0", "unsafe", "nonsense"):
