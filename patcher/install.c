@@ -287,9 +287,9 @@ static char *find_on_path(const char *name)
     while (path != NULL && *path != '\0' && found == NULL) {
         size_t len = strcspn(path, ":");
 
-        if (asprintf(&found, "%.*s/%s", (int)len, path, name) < 0)
+        if (asprintf(&found, "%.*s/%s", len > 0 ? (int)len : 1, len > 0 ? path : ".", name) < 0)
             found = NULL;
-        if (found != NULL && access(found, X_OK) != 0) {
+        if (found != NULL && (access(found, X_OK) != 0 || sp_is_folder(found))) {
             free(found);
             found = NULL;
         }

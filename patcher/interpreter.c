@@ -80,6 +80,10 @@ static int root_of_origin(char **root, const char *origin, const char *python)
         rc = sp_err_hint(SP_EUSAGE, "name another one with --python, or the folder with --site");
     } else if ((*root = strndup(origin, (size_t)(package - origin))) == NULL) {
         rc = sp_err(SP_ECANNOT, "out of memory");
+    } else if (!sp_is_folder(*root)) {
+        sp_err(SP_EUSAGE, "the interpreter '%s' finds SGLang packed in '%s': only files in a folder can be patched",
+               python, *root);
+        rc = sp_err_hint(SP_EUSAGE, "name another one with --python, or the folder with --site");
     }
     return rc;
 }

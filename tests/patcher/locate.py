@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import zipfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import wheels
@@ -270,6 +271,26 @@ class Answers(Case):
         (site / "sglang.py").write_text("")
         message = tool("status", "--python", python, want=2)["message"]
         self.assertIn(f"'{site}/sglang.py', which is not a package in a folder sglang/", message)
+
+    def test_a_zipped_egg(self):
+        python, site = self.venv()
+        egg = self.scratch / "sglang.egg"
+        with zipfile.ZipFile(egg, "w") as archive:
+            archive.writestr("sglang/__init__.py", "")
+        (site / "egg.pth").write_text(f"{egg}\n")
+        answer = tool("status", "--python", python, want=2)
+        self.assertIn(f"finds SGLang packed in '{egg}'", answer["message"])
+        self.assertIn("--python", answer["next"])
+
+    def test_what_a_shell_would_not_run(self):
+        """A folder of that name is passed over, and an empty element is the folder that one stands in."""
+        python, site = self.venv()
+        wheels.unpack(VERSION, site)
+        (self.scratch / "odd/python3").mkdir(parents=True)
+        env = {"VIRTUAL_ENV": "", "CONDA_PREFIX": ""}
+        for path in (f"{self.scratch}/odd:{python.parent}", f":{os.environ['PATH']}"):
+            answer = tool("status", env={**env, "PATH": path}, cwd=python.parent)
+            self.assertEqual(answer["install"]["root"], str(site))
 
     def test_a_package_at_the_root(self):
         python, site = self.venv()
