@@ -129,9 +129,7 @@ int sp_gpus_find(struct sp_gpus *out, bool needed)
     else if (bytes.len == sizeof answer)
         memcpy(&answer, bytes.data, sizeof answer);
     if (rc == 0 && answer.mute)
-        rc = sp_err(SP_ECANNOT, "the driver cannot say what GPU %u can do", answer.number);
-    if (rc < 0 && needed)
-        rc = sp_err_hint(rc, "name the architecture: sgl-pcie build --arch sm_90");
+        rc = sp_err(SP_ECANNOT, "the driver cannot say what GPU %u can do: name its architecture", answer.number);
     if (rc < 0 && !needed) {
         sp_err_clear();
         rc = 0;

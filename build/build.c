@@ -54,8 +54,8 @@ static int choose_archs(struct job *job)
     struct sp_archs known;
     int rc = sp_archs_known(&known, &build->tools, job->plan.recipe.oldest);
 
-    if (rc == 0)
-        rc = sp_gpus_find(&build->gpus, job->options->archs == NULL);
+    if (rc == 0 && (rc = sp_gpus_find(&build->gpus, job->options->archs == NULL)) < 0 && *sp_err_hint_text() == '\0')
+        rc = sp_err_hint(rc, "%s --arch sm_90", job->options->again);
     if (rc == 0)
         rc = sp_archs_choose(&build->archs, job->options->archs, &known, &build->gpus, &build->tools);
     return rc < 0 ? rc : warn_of_driver(build);

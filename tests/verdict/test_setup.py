@@ -46,7 +46,7 @@ class Setup(Case):
             told = json.loads(self.cli("setup", "--site", self.site, "--json", expect=5))
             self.assertEqual(told["undone"], None if patched else True)
             command = "build" if patched else "setup"
-            self.assertEqual(told["next"], "name the architecture: sgl-pcie %s --arch sm_90" % command)
+            self.assertEqual(told["next"], "sgl-pcie %s --site %s --arch sm_90" % (command, self.site))
             self.cli("apply", "--site", self.site)
 
     def test_what_was_patched_before_stays(self):
@@ -121,7 +121,7 @@ class Setup(Case):
         before = tree(self.site)
         told = self.setup_(5)
         self.assertEqual((told["steps"], told["undone"], tree(self.site)), ([], None, before))
-        self.assertIn("another setup", told["message"])
+        self.assertIn("another setup is at work on this install: process ", told["message"])
         self.assertIn("process %d" % process.pid, told["message"])
         self.assertIn("wait until process %d has ended" % process.pid, told["next"])
 
