@@ -227,8 +227,8 @@ static int judge_sides(struct sp_findings *findings, const char *folder)
     (void)snprintf(remedy, sizeof remedy, "(cd %s && rm -f " SP_STATE_DIR "-*-*.new " SP_STATE_DIR "-*-*.old)",
                    sp_shell_quote(quoted, folder));
     return sp_finding_add(findings, "leftovers.side-files", SP_WARN, remedy,
-                          "%zu file%s of an interrupted write lie in '%s', and its journal is gone", count,
-                          count == 1 ? "" : "s", folder);
+                          "%zu file%s of an interrupted write %s in '%s', and its journal is gone", count,
+                          count == 1 ? "" : "s", count == 1 ? "lies" : "lie", folder);
 }
 
 /* Is this file the first of its folder? */
