@@ -154,7 +154,7 @@ def parse(content):
     bound = content["bound"]
     if not isinstance(bound, dict) or not all(isinstance(value, str) for value in bound.values()):
         raise TypeError("bound is not a table of texts")
-    if machine.LIBRARY not in bound:
+    if bound.get(machine.LIBRARY, machine.UNREADABLE) == machine.UNREADABLE:
         raise ValueError("bound lacks %s" % machine.LIBRARY)
     if not isinstance(content["tables"], list):
         raise TypeError("tables is not a list")

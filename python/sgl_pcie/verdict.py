@@ -95,6 +95,8 @@ def parse(content):
     for name in (machine.LIBRARY, "driver", "gpu 0"):
         if name not in bound:
             raise ValueError("bound lacks %s" % name)
+    if bound[machine.LIBRARY] == machine.UNREADABLE:  # it would hold for every library
+        raise ValueError("bound is of no library")
     level, results, pairs = content["level"], content["results"], content["pairs"]
     if type(level) is not int:
         raise TypeError("level is not a whole number")
@@ -124,6 +126,8 @@ def _pairs(item):
     if not isinstance(item["failed"], list):
         raise TypeError("failed is not a list")
     for pair in item["failed"]:
+        if not isinstance(pair, list):
+            raise TypeError("a failed pair is not a list")
         a, b = pair
         if a not in gpus or b not in gpus:
             raise ValueError("a failed pair of other GPUs")

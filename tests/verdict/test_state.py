@@ -308,7 +308,8 @@ class Files(Package):
 class Sound(Case):
     """Whatever is put in the place of whatever: both sides call the same files damaged."""
 
-    JUNK = (None, [], {}, "", "x", 0, -1, 1, 2, 4, 5, 9, 33, 1.5, True, [[]], [None], [["x"]], {"a": None}, GPUS, [GPUS], GPUS * 2, 1 << 40, "host", "FAIL")
+    JUNK = (None, [], {}, "", "x", 0, -1, 1, 2, 4, 5, 9, 33, 1.5, True, [[]], [None], [["x"]], {"a": None}, GPUS, [GPUS], GPUS * 2, 1 << 40, "host", "FAIL",
+            "unreadable", dict.fromkeys(GPUS))  # fmt: skip
 
     def altered(self, content):
         for path in self.paths(content):

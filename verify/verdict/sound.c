@@ -74,11 +74,15 @@ static const struct sp_shape verdict = {.is = GROWING, .of = of_verdict}, profil
 
 /* ---- what they mean together ---- */
 
+/* What may not be read is no difference; a library that nobody read would hold for every other. */
 static int check_bound(const json_t *content)
 {
     const char *key;
     json_t *value;
     int rc = SP_OK;
+
+    if (sp_json_is(json_object_get(content, "bound"), "libpar.so", "unreadable"))
+        rc = sp_err(SP_EFAIL, "field 'bound.libpar.so' is of no library");
 
     json_object_foreach(json_object_get(content, "bound"), key, value)
     {
