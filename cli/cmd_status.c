@@ -2,6 +2,7 @@
 #include "cli/subject.h"
 #include "patcher/patched.h"
 #include "verify/doctor/doctor.h"
+#include "verify/verdict/covers.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -46,13 +47,19 @@ static const char *const fields[] = {SP_SHOW_FIELDS, NULL};
 /* ---- the verdict ---- */
 
 /* All is there; but a variable of this shell may make SGLang stock, if it is started here. */
-static int say_enabled(struct sp_report *report)
+static int say_enabled(struct sp_report *report, const struct sp_facts *facts)
 {
+    const char *backend = getenv("SGLANG_PCIE_AR_BACKEND");
     struct sp_findings odd = {NULL, 0};
     int rc = sp_find_odd(&odd, environ, "");
 
     if (rc == SP_OK && odd.count > 0) {
         rc = sp_report_say(report, odd.item[0].remedy, "enabled, but in this shell %s", odd.item[0].text);
+    } else if (rc == SP_OK && backend && *backend && !sp_verdict_has_passed(facts->verdict.content, backend)) {
+        rc = sp_report_say(report, "unset SGLANG_PCIE_AR_BACKEND",
+                           "enabled, but in this shell SGLANG_PCIE_AR_BACKEND is '%s', of which nothing was proved: "
+                           "SGLang behaves as stock",
+                           backend);
     } else if (rc == SP_OK) {
         report->attention = false;
         rc = sp_report_say(report, NULL, "enabled: nothing to do");
@@ -86,7 +93,7 @@ static int say_profile(struct sp_report *report, const struct sp_facts *facts, s
     if (!set)
         return sp_report_say(report, sp_subject_next(subject, "enable"),
                              "proved, not enabled: SGLang behaves as stock");
-    return say_enabled(report);
+    return say_enabled(report, facts);
 }
 
 /* Patched as it should be: what stands between that and a server that uses it. */

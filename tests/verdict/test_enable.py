@@ -306,7 +306,12 @@ class Status(Enabled):
 
     def test_a_variable_that_makes_it_stock_is_said(self):
         self.enable()
-        self.assertEqual(self.status(SGLANG_PCIE_AR_BACKEND="peer")["message"], "enabled: nothing to do")
+        for passed in ("host", "auto"):
+            self.assertEqual(self.status(SGLANG_PCIE_AR_BACKEND=passed)["message"], "enabled: nothing to do")
+        for refused in ("peer", "upstream"):
+            told = self.status(SGLANG_PCIE_AR_BACKEND=refused)
+            self.assertIn("'%s', of which nothing was proved" % refused, told["message"])
+            self.assertEqual(told["next"], "unset SGLANG_PCIE_AR_BACKEND")
         for name, value, words in (("BACKEND", "foo", "none of auto, peer"), ("TIMEOUT_S", "5s", "no number of seconds")):
             name = "SGLANG_PCIE_AR_" + name
             told = self.status(**{name: value})

@@ -106,3 +106,27 @@ bool sp_verdict_tried(const json_t *content, const char *const *uuid, size_t cou
     }
     return tried;
 }
+
+static bool is_of(const json_t *result, const char *choice)
+{
+    const bool upstream = sp_json_is(result, "backend", "upstream"), host = sp_json_is(result, "backend", "host");
+
+    if (strcmp(choice, "auto") == 0)
+        return !upstream;
+    if (strcmp(choice, "peer") == 0)
+        return !upstream && !host;
+    return sp_json_is(result, "backend", choice);
+}
+
+bool sp_verdict_has_passed(const json_t *content, const char *choice)
+{
+    const json_t *results = json_object_get(content, "results");
+    bool any = false;
+
+    for (size_t i = 0; i < json_array_size(results); i++) {
+        const json_t *result = json_array_get(results, i);
+
+        any = any || (is_of(result, choice) && sp_json_is(result, "result", "PASS"));
+    }
+    return any;
+}
