@@ -37,7 +37,7 @@ class Ladder(Case):
         self.assertEqual(self.processes() - before, set())
         self.assertEqual(self.shared() - shared, set())
         told = json.loads(text)
-        self.checks = {check["id"]: check for check in told["checks"]}
+        self.checks = {check["id"]: check for check in told["checks"] or ()}
         self.results = {(r["backend"], r["world"]): r for r in (told["verdict"] or {"results": []})["results"]}
         return told
 
@@ -85,6 +85,11 @@ class Beside(Ladder):
         self.assertIn("pid 4711 on GPU 0", self.checks["grant.processes"]["actual"])
         self.assertIn("stop them", told["next"])
         self.assertEqual((told["verdict"], self.file()), (None, before))
+
+    def test_a_driver_that_answers_no_more_is_no_proof(self):
+        told = self.with_visitor(5, FAKE_CRASH=str(self.scratch / "visitor"))
+        self.assertIn("no GPU: the process that asked died", told["message"])
+        self.assertEqual(list(self.state.glob("*/verdict.json")), [])
 
     def test_what_failed_counts(self):
         told = self.with_visitor(7, SGL_PCIE_INJECT="nan:0-1")

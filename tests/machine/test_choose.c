@@ -1,6 +1,7 @@
 /* Which GPUs: every form of --gpus and of CUDA_VISIBLE_DEVICES. */
 #include "base/err.h"
 #include "verify/machine/choose.h"
+#include "verify/machine/nvml.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -82,6 +83,20 @@ static void test_option_refuses(void **state)
     expect(state, "MIG-12345678", NULL, "!5");
 }
 
+static void test_a_driver_that_fails_is_told_before_a_list(void **state)
+{
+    struct sp_recording *recording = *state;
+
+    recording->driver.nvml_error = strdup("NVML does not start");
+    expect(state, "0,1", NULL, "0,1"); /* as sysfs counts them */
+    expect(state, "GPU-ffff", NULL, "!5");
+    assert_string_equal(sp_err_message(), "4 NVIDIA GPUs are on the bus, but NVML does not start");
+    free(recording->driver.nvml_error);
+    recording->driver.nvml_error = strdup(SP_NVML_HANGS);
+    expect(state, "GPU-ffff", NULL, "!8");
+    expect(state, "0,0", NULL, "!2");
+}
+
 static void test_variable(void **state)
 {
     expect(state, NULL, "2,0", "2,0");
@@ -120,6 +135,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_option, setup, teardown),
         cmocka_unit_test_setup_teardown(test_option_refuses, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_driver_that_fails_is_told_before_a_list, setup, teardown),
         cmocka_unit_test_setup_teardown(test_variable, setup, teardown),
         cmocka_unit_test_setup_teardown(test_order, setup, teardown),
     };

@@ -1,5 +1,6 @@
 /* As much of NVML as the bound table asks for: the GPUs of $FAKE_GPUS, "GPU-a,GPU-b", on buses 0000:01:00.0 and up; the
- * process of $FAKE_PROCESS computes on each. With $FAKE_CRASH, whoever opens it dies. */
+ * process of $FAKE_PROCESS computes on each. With $FAKE_CRASH, whoever opens it dies, with $FAKE_HANG he waits for
+ * ever; where that is a path, once it is there. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,11 +34,18 @@ int nvmlDeviceGetPciInfo_v3(void *handle, pci_info *info);
 int nvmlDeviceGetUUID(void *handle, char *uuid, unsigned length);
 int nvmlDeviceGetComputeRunningProcesses_v3(void *handle, unsigned *count, process *processes);
 
+static int is_so(const char *name)
+{
+    const char *value = getenv(name);
+
+    return value && (value[0] != '/' || access(value, F_OK) == 0);
+}
+
 int nvmlInit_v2(void)
 {
-    if (getenv("FAKE_CRASH"))
+    if (is_so("FAKE_CRASH"))
         abort();
-    while (getenv("FAKE_HANG"))
+    while (is_so("FAKE_HANG"))
         (void)pause();
     return 0;
 }

@@ -326,6 +326,8 @@ int sp_check_others_now(struct sp_checks *checks, const char *gpus)
     int rc = sp_survey_make(&survey, NULL, gpus);
 
     if (rc == SP_OK)
+        rc = sp_choice_check(&survey.choice, &survey.recording);
+    if (rc == SP_OK)
         rc = sp_check_others(checks, &survey.topology);
     sp_survey_free(&survey);
     return rc;

@@ -63,7 +63,7 @@ int sp_ladder_level(int *out, const char *text);
 int sp_ladder_run(struct sp_ladder *ladder);
 
 /* "grant.processes" is INCONCLUSIVE, and names them, where others compute on these GPUs by this topology, or now; where
- * nobody does, nothing is said. gpus: as --gpus takes it, or NULL. */
+ * nobody does, nothing is said. gpus: as --gpus takes it, or NULL. An error where no driver answers. */
 int sp_check_others(struct sp_checks *checks, const struct sp_topology *topology);
 int sp_check_others_now(struct sp_checks *checks, const char *gpus);
 

@@ -87,6 +87,29 @@ static bool next_name(char out[NAME_MAX_LEN], const char **at)
     return true;
 }
 
+/* ---- none ---- */
+
+/* The driver did not say which there are: what sysfs shows has no UUIDs and no pairs. */
+static bool is_mute(const struct sp_recording *recording)
+{
+    return recording->driver.nvml_error && recording->pair_count == 0;
+}
+
+static int no_gpu(const struct sp_recording *recording)
+{
+    if (recording->driver.nvml_error && strcmp(recording->driver.nvml_error, SP_NVML_HANGS) == 0)
+        return sp_err_hint(sp_err(SP_EHANG, SP_NVML_HANGS), "sudo dmesg | grep NVRM");
+    if (recording->driver.nvml_error && recording->gpu_count > 0) {
+        sp_err(SP_ECANNOT, "%zu NVIDIA GPUs are on the bus, but %s", recording->gpu_count,
+               recording->driver.nvml_error);
+        return sp_err_hint(SP_ECANNOT, "nvidia-smi; in a container: docker run --gpus all");
+    }
+    sp_err(SP_ECANNOT, "no GPU%s%s", recording->driver.nvml_error ? ": " : "",
+           recording->driver.nvml_error ? recording->driver.nvml_error : "");
+    return sp_err_hint(SP_ECANNOT, "run it on the machine with the GPUs; in a container: docker run --gpus all; a "
+                                   "recording of another machine: --from FILE");
+}
+
 /* ---- --gpus ---- */
 
 static int no_mig(const char *name)
@@ -97,6 +120,8 @@ static int no_mig(const char *name)
 
 static int take(struct sp_choice *out, const struct sp_recording *recording, size_t number, const char *name)
 {
+    if (number >= recording->gpu_count && is_mute(recording))
+        return no_gpu(recording);
     if (number >= recording->gpu_count) {
         sp_err(SP_EUSAGE, "there is no GPU '%s': this machine has %zu", name, recording->gpu_count);
         return sp_err_hint(SP_EUSAGE, "nvidia-smi -L");
@@ -226,24 +251,9 @@ int sp_choose_gpus(struct sp_choice *out, const struct sp_recording *recording, 
     return SP_OK;
 }
 
-static int no_gpu(const struct sp_recording *recording)
-{
-    if (recording->driver.nvml_error && strcmp(recording->driver.nvml_error, SP_NVML_HANGS) == 0)
-        return sp_err_hint(sp_err(SP_EHANG, SP_NVML_HANGS), "sudo dmesg | grep NVRM");
-    if (recording->driver.nvml_error && recording->gpu_count > 0) {
-        sp_err(SP_ECANNOT, "%zu NVIDIA GPUs are on the bus, but %s", recording->gpu_count,
-               recording->driver.nvml_error);
-        return sp_err_hint(SP_ECANNOT, "nvidia-smi; in a container: docker run --gpus all");
-    }
-    sp_err(SP_ECANNOT, "no GPU%s%s", recording->driver.nvml_error ? ": " : "",
-           recording->driver.nvml_error ? recording->driver.nvml_error : "");
-    return sp_err_hint(SP_ECANNOT, "run it on the machine with the GPUs; in a container: docker run --gpus all; a "
-                                   "recording of another machine: --from FILE");
-}
-
 int sp_choice_check(const struct sp_choice *choice, const struct sp_recording *recording)
 {
-    if (recording->gpu_count == 0 || (recording->driver.nvml_error && recording->pair_count == 0))
+    if (recording->gpu_count == 0 || is_mute(recording))
         return no_gpu(recording);
     if (choice->count >= 2)
         return SP_OK;

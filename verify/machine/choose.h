@@ -23,11 +23,11 @@ struct sp_choice {
 };
 
 /* list: of --gpus, or NULL; visible and order: CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER, or NULL where unset.
- * SP_EUSAGE: the list is wrong; SP_ECANNOT: MIG. */
+ * SP_EUSAGE: the list is wrong; SP_ECANNOT: MIG, or there is no driver; SP_EHANG: it does not answer. */
 int sp_choose_gpus(struct sp_choice *out, const struct sp_recording *recording, const char *list, const char *visible,
                    const char *order);
 
-/* SP_ECANNOT, with what is missing and what to do, unless at least two GPUs were chosen. */
+/* SP_ECANNOT or SP_EHANG, with what is missing and what to do, unless at least two GPUs were chosen. */
 int sp_choice_check(const struct sp_choice *choice, const struct sp_recording *recording);
 
 #endif
