@@ -13,7 +13,8 @@
 #include <jansson.h>
 
 /* *out: a new object. site: the install's; root: "" for this machine, else a folder with proc/ and sys/ in it, for
- * tests; NVML is asked only for this machine, and only where /proc does not say. SP_EHANG: it does not answer. SP_ECANNOT without memory. */
+ * tests; NVML is asked only for this machine, and only where /proc does not say. SP_EHANG: it does not answer.
+ * SP_ECANNOT without memory. */
 int sp_bound_read(json_t **out, const char *site, const char *root);
 
 /* SHA-256 of sgl_pcie/NAME in the install; "" where there is none that can be read. SP_ECANNOT without memory. */
