@@ -62,7 +62,7 @@ enum {
 int mem_reset(uint32_t words, uint32_t without);
 void mem_free(void);
 
-/* The place of a word; created at first use with mem_initial(). */
+/* The place of a word; created at first use as emu_describe() has it. */
 emu_place *mem_place(uint32_t word);
 uint32_t mem_index(const emu_place *place);
 const emu_place *mem_known(uint32_t word); /* null when nobody has used it */
