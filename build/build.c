@@ -67,7 +67,7 @@ static int plan(struct job *job)
     int rc = sp_build_plan_load(&job->plan, job->options->upstream);
 
     if (rc == 0)
-        rc = sp_toolchain_find(&build->tools, job->install->site);
+        rc = sp_toolchain_find(&build->tools, job->install);
     if (rc == 0)
         rc = choose_archs(job);
     if (rc == 0)

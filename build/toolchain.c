@@ -2,6 +2,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "build/scratch.h"
+#include "patcher/mend.h"
 
 #include <jansson.h>
 #include <limits.h>
@@ -210,17 +211,17 @@ static int nvcc_of_pip(struct sp_toolchain *tools, const char *site)
     return rc < 0 ? rc : found(tools, "pip");
 }
 
-static int no_nvcc(const char *site)
+static int no_nvcc(const struct sp_install *install)
 {
     sp_err(SP_ECANNOT,
-           "no nvcc: none by $SGL_PCIE_NVCC, $CUDA_HOME or $CUDA_PATH, on PATH, in /usr/local/cuda/bin%s%s%s",
-           site ? ", or by pip in '" : "", site ? site : "", site ? "'" : "");
-    return sp_err_hint(SP_ECANNOT,
-                       "pip install nvidia-cuda-nvcc (CUDA 13, 320 MB) in the environment of this SGLang, or a "
-                       "CUDA toolkit from https://developer.nvidia.com/cuda-downloads");
+           "no nvcc: none by $SGL_PCIE_NVCC, $CUDA_HOME or $CUDA_PATH, on PATH, in /usr/local/cuda/bin%s%s%s; it comes "
+           "with pip's nvidia-cuda-nvcc (CUDA 13, 320 MB) in the environment of this SGLang, or with a CUDA toolkit "
+           "from https://developer.nvidia.com/cuda-downloads",
+           install ? ", or by pip in '" : "", install ? install->site : "", install ? "'" : "");
+    return sp_mend_package_hint(SP_ECANNOT, install, "nvidia-cuda-nvcc");
 }
 
-static int find_nvcc(struct sp_toolchain *tools, const char *site)
+static int find_nvcc(struct sp_toolchain *tools, const struct sp_install *install)
 {
     int rc = nvcc_named(tools);
 
@@ -237,8 +238,8 @@ static int find_nvcc(struct sp_toolchain *tools, const char *site)
     if (rc == 0)
         rc = found(tools, "/usr/local/cuda");
     if (rc == 0)
-        rc = nvcc_of_pip(tools, site);
-    return rc == 0 && tools->nvcc == NULL ? no_nvcc(site) : rc;
+        rc = nvcc_of_pip(tools, install ? install->site : NULL);
+    return rc == 0 && tools->nvcc == NULL ? no_nvcc(install) : rc;
 }
 
 /* With its own words, which say more than an exit status. compiler: it had to run one, whose fault it may be. */
@@ -539,7 +540,7 @@ static int find_cc(struct sp_toolchain *tools, const struct sp_words *compilers)
 
 /* ---- all of it ---- */
 
-int sp_toolchain_find(struct sp_toolchain *out, const char *site)
+int sp_toolchain_find(struct sp_toolchain *out, const struct sp_install *install)
 {
     struct sp_words compilers = {NULL, 0};
     int rc;
@@ -547,7 +548,7 @@ int sp_toolchain_find(struct sp_toolchain *out, const char *site)
     memset(out, 0, sizeof *out);
     rc = sp_scratch_check();
     if (rc == 0)
-        rc = find_nvcc(out, site);
+        rc = find_nvcc(out, install);
     if (rc == 0)
         rc = read_version(out);
     if (rc == 0)

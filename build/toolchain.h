@@ -11,6 +11,7 @@
 
 #include "base/proc.h"
 #include "build/words.h"
+#include "patcher/install.h"
 
 #include <stdbool.h>
 
@@ -26,9 +27,9 @@ struct sp_toolchain {
     bool random_seed; /* nvcc knows --frandom-seed */
 };
 
-/* site: a site-packages folder that may hold pip's toolkit, or NULL. SP_ECANNOT: something is not there, with how to
+/* install: whose site-packages may hold pip's toolkit, or NULL. SP_ECANNOT: something is not there, with how to
  * get it; SP_EBUILD: nvcc refuses every compiler. To be freed in any case. */
-int sp_toolchain_find(struct sp_toolchain *out, const char *site);
+int sp_toolchain_find(struct sp_toolchain *out, const struct sp_install *install);
 void sp_toolchain_free(struct sp_toolchain *tools);
 
 /* First number of the version: the driver has to know that much of CUDA. */

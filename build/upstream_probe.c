@@ -107,7 +107,7 @@ static int reuse(struct job *job, struct sp_product *product, const struct sp_up
 
 static int plan(struct job *job)
 {
-    int rc = sp_toolchain_find(&job->probe->tools, site_of(job));
+    int rc = sp_toolchain_find(&job->probe->tools, job->options->install);
 
     if (rc == 0)
         rc = plan_recipe(job);

@@ -21,6 +21,8 @@ static int load(struct sp_bench *out, const char *path)
         if (rc < 0)
             (void)sp_err_wrap(rc, "'%s'", path);
     }
+    if (rc < 0)
+        rc = sp_err_hint(rc, "sgl-pcie bench # on the machine that it is of");
     json_decref(content);
     sp_buf_free(&bytes);
     return rc;

@@ -85,7 +85,7 @@ static int look(struct sp_examination *out, const struct sp_args *args)
     if (rc == SP_OK)
         rc = sp_around_read(&out->around);
     if (rc == SP_OK && wants_toolchain(out))
-        rc = sp_around_toolchain(&out->around, out->subject.install ? out->subject.install->site : NULL);
+        rc = sp_around_toolchain(&out->around, out->subject.install);
     return rc;
 }
 

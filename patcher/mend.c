@@ -5,6 +5,7 @@
 #include "patcher/interpreter.h"
 
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,23 +29,33 @@ static int ask(const char *python, const char *root)
     return status;
 }
 
-static int hint_reinstall(int code, const struct sp_install *install, const char *version)
+/* again: over what is there. */
+static int hint_install(int code, const struct sp_install *install, const char *folder, const char *what, bool again)
 {
     char python[PATH_MAX], quoted[SP_QUOTED_MAX], *message = strdup(sp_err_message());
     int tool = -1;
 
     sp_interpreter_of(python, install);
-    if (python[0] != '\0' && version != NULL)
-        tool = ask(python, install->root);
+    if (python[0] != '\0')
+        tool = ask(python, folder);
     sp_err(code, "%s", message != NULL ? message : "out of memory");
     free(message);
     if (tool == HAS_PIP)
-        sp_err_hint(code, "%s -m pip install --force-reinstall --no-deps sglang==%s", sp_shell_quote(quoted, python),
-                    version);
+        sp_err_hint(code, "%s -m pip install %s%s", sp_shell_quote(quoted, python),
+                    again ? "--force-reinstall --no-deps " : "", what);
     else if (tool == HAS_NO_PIP)
-        sp_err_hint(code, "uv pip install --python %s --reinstall --no-deps sglang==%s", sp_shell_quote(quoted, python),
-                    version);
+        sp_err_hint(code, "uv pip install --python %s %s%s", sp_shell_quote(quoted, python),
+                    again ? "--reinstall --no-deps " : "", what);
     return code;
+}
+
+static int hint_reinstall(int code, const struct sp_install *install, const char *version)
+{
+    char what[64];
+
+    return version != NULL && snprintf(what, sizeof what, "sglang==%s", version) < (int)sizeof what
+               ? hint_install(code, install, install->root, what, true)
+               : code;
 }
 
 static int hint_restore(int code, const struct sp_install *install, const struct sp_plan_file *file)
@@ -64,4 +75,9 @@ int sp_mend_hint(int code, const struct sp_install *install, const struct sp_pla
     if (file->dirty != NULL || file->head.hex[0] != '\0')
         return hint_restore(code, install, file);
     return hint_reinstall(code, install, version);
+}
+
+int sp_mend_package_hint(int code, const struct sp_install *install, const char *package)
+{
+    return install != NULL ? hint_install(code, install, install->site, package, false) : code;
 }

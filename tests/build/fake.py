@@ -427,7 +427,14 @@ class Toolchain(Case):
         words = ("build", "--site", str(self.site), "--arch", "sm_90")
         answer = self.hidden(*words, want=5)
         self.assertRegex(answer["message"], "no nvcc")
-        self.assertRegex(answer["next"], "pip install nvidia-cuda-nvcc")
+        self.assertRegex(answer["message"], "comes with pip's nvidia-cuda-nvcc")
+        self.assertIsNone(answer["next"])  # whose pip is not known
+        venv = self.folder / "venv"
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
+        (site,) = venv.glob("lib/python*/site-packages")
+        shutil.copytree(self.site, site, dirs_exist_ok=True)
+        answer = self.hidden("build", "--python", f"{venv}/bin/python3", "--arch", "sm_90", want=5)
+        self.assertEqual(answer["next"], f"uv pip install --python '{venv}/bin/python3' nvidia-cuda-nvcc")
         shutil.copytree(self.toolkit, self.site / "nvidia/cu13")
         self.assertEqual(self.hidden(*words, want=0)["toolchain"]["nvcc_from"], "pip")
 

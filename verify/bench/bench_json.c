@@ -306,8 +306,7 @@ static int check_schema(const json_t *content)
     int rc = sp_json_string(&schema, content, "schema");
 
     if (rc == SP_OK && strcmp(schema, SP_BUNDLE_SCHEMA) == 0)
-        rc = sp_err_hint(sp_err(SP_EFAIL, "the report was made before anything was measured: it has no bench"),
-                         "sgl-pcie bench # on the machine that it is of");
+        rc = sp_err(SP_EFAIL, "the report was made before anything was measured: it has no bench");
     else if (rc == SP_OK && strcmp(schema, SP_BENCH_SCHEMA) != 0)
         rc = sp_err(SP_EFAIL, "schema '%s' is not " SP_BENCH_SCHEMA, schema);
     return rc;

@@ -83,8 +83,8 @@ const struct sp_exam *sp_exam_find(const char *id);
 /* The worst level among findings from number first on; SP_INFO when there is none. */
 enum sp_level_of sp_findings_worst(const struct sp_findings *findings, size_t first);
 
-/* Fill in what there is to know of nvcc. site: that may hold pip's toolkit, or NULL. */
-int sp_around_toolchain(struct sp_around *around, const char *site);
+/* Fill in what there is to know of nvcc. install: that may hold pip's toolkit, or NULL. */
+int sp_around_toolchain(struct sp_around *around, const struct sp_install *install);
 
 /* Variables that patched SGLang reads and cannot make sense of, and what comes of it: a finding for each. where: what
  * the sentence begins with, "in pid 42 ", or nothing for this shell. */

@@ -47,10 +47,10 @@ static void join_lines(char *text)
         *out = '\0';
 }
 
-int sp_around_toolchain(struct sp_around *around, const char *site)
+int sp_around_toolchain(struct sp_around *around, const struct sp_install *install)
 {
     struct sp_toolchain tools;
-    int rc = sp_toolchain_find(&tools, site);
+    int rc = sp_toolchain_find(&tools, install);
 
     if (rc == SP_OK) {
         around->nvcc = strdup(tools.nvcc_version);
@@ -72,9 +72,8 @@ int sp_exam_toolchain(struct sp_findings *findings, const struct sp_patient *pat
 
     if (!around->nvcc)
         return sp_finding_add(findings, "toolchain.none", SP_WARN,
-                              around->get_nvcc ? around->get_nvcc
-                                               : "mend that toolkit, or name another nvcc with SGL_PCIE_NVCC",
-                              "%s", around->no_nvcc ? around->no_nvcc : "no nvcc");
+                              around->get_nvcc ? around->get_nvcc : "name an nvcc that works with SGL_PCIE_NVCC", "%s",
+                              around->no_nvcc ? around->no_nvcc : "no nvcc");
     if (cuda != SP_ABSENT && around->nvcc_major > (unsigned)(cuda / 1000))
         return sp_finding_add(findings, "toolchain.too-new", SP_BAD,
                               "an nvcc of the driver's CUDA, named with SGL_PCIE_NVCC, or a newer driver",
