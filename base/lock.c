@@ -99,7 +99,7 @@ int sp_lock_fd(int *fd, int dirfd, int kind, int wait_ms)
     return lock_or_close(fd, ".", kind, wait_ms);
 }
 
-int sp_lock_try(int *fd, int *pid, const char *path)
+int sp_lock_try(int *fd, int *pid, const char *path, int kind)
 {
     int rc = SP_OK;
 
@@ -107,7 +107,7 @@ int sp_lock_try(int *fd, int *pid, const char *path)
     *fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (*fd < 0)
         return sp_err_sys(SP_ECANNOT, "cannot open '%s'", path);
-    if (flock(*fd, LOCK_EX | LOCK_NB) < 0) {
+    if (flock(*fd, kind | LOCK_NB) < 0) {
         rc = errno == EWOULDBLOCK ? 1 : sp_err_sys(SP_ECANNOT, "cannot lock '%s'", path);
         *pid = holder(*fd);
         close(*fd);

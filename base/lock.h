@@ -17,8 +17,8 @@ int sp_lock_dir(int *fd, const char *path, int wait_ms);
 /* The same for an open directory; kind is flock's LOCK_SH or LOCK_EX. *fd is a new descriptor. */
 int sp_lock_fd(int *fd, int dirfd, int kind, int wait_ms);
 
-/* Tried once. 1: another process has it, *pid, or 0 where that cannot be known. */
-int sp_lock_try(int *fd, int *pid, const char *path);
+/* Tried once; kind as above. 1: another process has it, *pid, or 0 where that cannot be known. */
+int sp_lock_try(int *fd, int *pid, const char *path, int kind);
 
 /* Let SIGHUP, SIGINT, SIGQUIT and SIGTERM wait: a commit takes milliseconds, an interrupted one costs a recover. */
 void sp_hold_signals(sigset_t *before);

@@ -17,6 +17,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 static const char *const description[] = {
@@ -355,7 +356,7 @@ static int be_alone(int *lock, const struct sp_install *install)
     int pid = 0, rc = SP_OK;
 
     if (snprintf(path, sizeof path, "%s/sglang", install->root) < (int)sizeof path)
-        rc = sp_lock_try(lock, &pid, path);
+        rc = sp_lock_try(lock, &pid, path, LOCK_EX);
     if (rc == 1 && pid != 0)
         (void)snprintf(who, sizeof who, "process %d", pid);
     if (rc == 1)

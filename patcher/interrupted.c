@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 static bool is_split(const struct sp_install *install)
@@ -23,11 +24,12 @@ int sp_recover_hint(const struct sp_install *install)
                        sp_shell_quote(quoted, install->python ? install->python : install->root));
 }
 
-/* Was it waited for in vain? Then nothing was interrupted yet. Our own lock is none of others'. */
+/* Was it waited for in vain? Then nothing was interrupted yet. Our own lock is none of others', and who looks as we do
+ * shares it. */
 static int check_writer(const char *dir)
 {
     char who[32] = "another process";
-    int fd, pid, rc = sp_lock_try(&fd, &pid, dir);
+    int fd, pid, rc = sp_lock_try(&fd, &pid, dir, LOCK_SH);
 
     if (rc == 0)
         close(fd);

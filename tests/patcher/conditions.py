@@ -319,6 +319,8 @@ class Interrupted(Case):
         answer = tool("status", "--site", str(site), want=5)
         self.assertLess(time.monotonic() - start, 8)
         self.assertRegex(answer["message"], f"^process {os.getpid()} is still writing in ")
+        fcntl.flock(folder, fcntl.LOCK_SH)  # as whoever looks
+        self.assertIn("was interrupted in", tool("status", "--site", str(site), want=10)["message"])
 
     def test_an_immutable_file_is_hinted_at(self):
         site = self.site()

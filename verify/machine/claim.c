@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 static bool is_chosen(const struct sp_choice *choice, size_t number)
@@ -47,7 +48,7 @@ int sp_claim_make(struct sp_claim *out, struct sp_recording *recording, const st
         if (!is_chosen(choice, i))
             continue;
         (void)snprintf(path, sizeof path, "%s/sys/bus/pci/devices/%s", root, recording->gpus[i].bdf);
-        got = sp_lock_try(&fd, &pid, path);
+        got = sp_lock_try(&fd, &pid, path, LOCK_EX);
         theirs = got == 1;
         if (theirs)
             rc = add_holder(recording, i, pid);
