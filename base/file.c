@@ -344,7 +344,7 @@ int sp_write_failed(const char *name)
         return sp_err_sys(SP_ECANNOT, "cannot write '%s'", name);
     sp_err(SP_ECANNOT, "cannot write '%s': %s: the limit is %llu bytes", name, strerror(EFBIG),
            (unsigned long long)limit.rlim_cur);
-    return sp_err_hint(SP_ECANNOT, "ulimit -f unlimited; for a service: LimitFSIZE=infinity");
+    return sp_err_hint(SP_ECANNOT, "ulimit -f unlimited # for a service: LimitFSIZE=infinity");
 }
 
 int sp_write_all(int fd, const void *data, size_t len, const char *name)

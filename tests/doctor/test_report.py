@@ -102,6 +102,14 @@ class Doctor(Install):
         subprocess.run(finding["remedy"], shell=True, check=True)
         self.assertEqual(self.doctor("leftovers"), [])
 
+    def test_a_pythonpath_with_another_sglang(self):
+        """We ask the interpreter without it, so that status says of the install what holds for every shell."""
+        other = self.folder / "other"
+        (other / "sglang").mkdir(parents=True)
+        for path, found in ((other, 1), (self.site, 0), (self.folder, 0), (f"{self.site}:{other}", 0), ("", 0)):
+            findings = self.doctor("settings", env={"PYTHONPATH": str(path)})
+            self.assertEqual([f["remedy"] for f in findings if f["id"] == "settings.pythonpath"], ["unset PYTHONPATH"] * found, path)
+
     def plugin(self, name, target, source):
         info = self.site / f"{name}-1.0.dist-info"
         info.mkdir()

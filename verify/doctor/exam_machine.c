@@ -91,8 +91,8 @@ int sp_exam_devices(struct sp_findings *findings, const struct sp_patient *patie
     return sp_finding_add(findings, "devices.denied", SP_BAD,
                           patient->around->container
                               ? "docker run --gpus all"
-                              : "sudo usermod -aG \"$(stat -c %G /dev/nvidiactl)\" \"$USER\", and "
-                                "log in again",
+                              : "sudo usermod -aG \"$(stat -c %G /dev/nvidiactl)\" \"$USER\" # and log in "
+                                "again",
                           "this user may not open /dev/nvidiactl");
 }
 
@@ -114,7 +114,7 @@ static int find_memlock(struct sp_findings *findings, const struct sp_around *ar
         return SP_OK;
     return sp_finding_add(findings, "limits.memlock", SP_INFO,
                           around->container ? "docker run --ulimit memlock=-1"
-                                            : "ulimit -l unlimited; for a service: LimitMEMLOCK=infinity",
+                                            : "ulimit -l unlimited # for a service: LimitMEMLOCK=infinity",
                           "locked memory is limited to %jd KiB", (intmax_t)(around->memlock >> 10));
 }
 

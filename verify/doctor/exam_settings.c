@@ -4,6 +4,7 @@
 #include "base/err.h"
 #include "verify/doctor/doctor.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -220,10 +221,43 @@ int sp_find_odd(struct sp_findings *findings, char *const *env, const char *wher
     return rc;
 }
 
+/* Is the SGLang of the first folder that has one, of these with ":" between, another than this? */
+static bool is_elsewhere(const char *path, const char *root)
+{
+    char folder[PATH_MAX], package[PATH_MAX + sizeof "/sglang"], *real = NULL;
+    bool other;
+
+    while (*path && !real) {
+        const size_t len = strcspn(path, ":");
+
+        (void)snprintf(folder, sizeof folder, "%.*s", len ? (int)len : 1, len ? path : ".");
+        (void)snprintf(package, sizeof package, "%s/sglang", folder);
+        if (sp_is_folder(package))
+            real = realpath(folder, NULL);
+        path += len + (path[len] == ':');
+    }
+    other = real && strcmp(real, root) != 0;
+    free(real);
+    return other;
+}
+
+/* We ask an interpreter without it: the install is the same for every shell and service. */
+static int find_pythonpath(struct sp_findings *findings, const struct sp_patient *patient)
+{
+    const char *path = sp_env_value(patient->around->env, "PYTHONPATH");
+
+    if (!path || !patient->install || !is_elsewhere(path, patient->install->root))
+        return SP_OK;
+    return sp_finding_add(findings, "settings.pythonpath", SP_WARN, "unset PYTHONPATH",
+                          "PYTHONPATH leads to another SGLang: what is started in this shell imports that one");
+}
+
 int sp_exam_settings(struct sp_findings *findings, const struct sp_patient *patient)
 {
     int rc = find_variables(findings, patient->around->env, "");
 
+    if (rc == SP_OK)
+        rc = find_pythonpath(findings, patient);
     return rc < 0 ? rc : sp_find_odd(findings, patient->around->env, "");
 }
 
