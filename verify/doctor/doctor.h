@@ -29,6 +29,7 @@
  * | settings.timeout         | so is SGLANG_PCIE_AR_TIMEOUT_S                                            |
  * | settings.state           | SGL_PCIE_STATE is no path from the root                                   |
  * | settings.limits          | SGLANG_PCIE_UPSTREAM_LIMITS is not two numbers of bytes                   |
+ * | settings.pythonpath      | PYTHONPATH leads to another SGLang                                        |
  * | settings.stock           | the flag is 0                                                             |
  * | settings.unsafe          | the flag is unsafe                                                        |
  * | settings.nccl-p2p        | NCCL does without peer access                                             |
