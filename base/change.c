@@ -115,16 +115,23 @@ int sp_drifted(const struct sp_journal_change *change, const struct sp_oid *foun
 }
 
 /* The kernel refuses what the modes allow: an attribute of chattr(1), or a file that is mounted by itself. */
-static int blocked(const struct sp_place *place, int rc, int error)
+static int blocked(const struct sp_place *place, const char *name, int rc, int error)
 {
     char folder[SP_QUOTED_MAX], file[SP_QUOTED_MAX];
 
     if (error == EPERM)
         rc = sp_err_hint(rc, "lsattr -d %s %s", sp_shell_quote_at(folder, place->dir, ""),
-                         sp_shell_quote_at(file, place->dir, place->name));
+                         sp_shell_quote_at(file, place->dir, name));
     else if (error == EBUSY)
-        rc = sp_err_hint(rc, "findmnt %s", sp_shell_quote_at(file, place->dir, place->name));
+        rc = sp_err_hint(rc, "findmnt %s", sp_shell_quote_at(file, place->dir, name));
     return rc;
+}
+
+static int cannot_remove(const struct sp_place *place, const char *name, const char *shown)
+{
+    const int error = errno;
+
+    return blocked(place, name, sp_err_sys(SP_ECANNOT, "cannot remove '%s'", shown), error);
 }
 
 static int move_in(const struct sp_place *place, const struct sp_journal_change *change, enum sp_direction to)
@@ -141,7 +148,7 @@ static int move_in(const struct sp_place *place, const struct sp_journal_change 
         return sp_err(SP_EDRIFT, "'%s' was created by somebody else", change->path);
     error = errno;
     rc = sp_err_sys(SP_ECANNOT, "cannot rename '%s' to '%s'", place->side_path[to], change->path);
-    return blocked(place, rc, error);
+    return blocked(place, place->name, rc, error);
 }
 
 /* Bring one file to its image of this direction: nothing to do, or the other image must be there. */
@@ -168,7 +175,7 @@ static int settle(int root, const struct sp_journal *journal, size_t index, enum
     if (!sp_oid_same(&live, source_of(change, to)))
         rc = sp_drifted(change, &live);
     else if (!target->hex[0])
-        rc = unlinkat(place.dir, place.name, 0) < 0 ? sp_err_sys(SP_ECANNOT, "cannot remove '%s'", change->path) : 0;
+        rc = unlinkat(place.dir, place.name, 0) < 0 ? cannot_remove(&place, place.name, change->path) : 0;
     else if (!sp_oid_same(&side, target))
         rc = sp_err(SP_EDRIFT, "'%s' is missing or damaged", place.side_path[to]);
     else
@@ -207,7 +214,7 @@ int sp_put_back(int root, const struct sp_journal *journal, size_t count, const 
 static int remove_side(const struct sp_place *place, enum sp_direction which)
 {
     if (unlinkat(place->dir, place->side[which], 0) < 0 && errno != ENOENT)
-        return sp_err_sys(SP_ECANNOT, "cannot remove '%s'", place->side_path[which]);
+        return cannot_remove(place, place->side[which], place->side_path[which]);
     return SP_OK;
 }
 

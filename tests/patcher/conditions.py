@@ -322,16 +322,23 @@ class Interrupted(Case):
         fcntl.flock(folder, fcntl.LOCK_SH)  # as whoever looks
         self.assertIn("was interrupted in", tool("status", "--site", str(site), want=10)["message"])
 
+    def chattr(self, letter, path):
+        if subprocess.run(["chattr", "+" + letter, path], capture_output=True, check=False).returncode != 0:
+            self.skipTest("no chattr here")
+        self.addCleanup(subprocess.run, ["chattr", "-" + letter, path], check=True)
+
     def test_an_immutable_file_is_hinted_at(self):
         site = self.site()
-        file = site / "sglang/srt/distributed/device_communicators/custom_all_reduce.py"
-        if subprocess.run(["chattr", "+i", file], capture_output=True, check=False).returncode != 0:
-            self.skipTest("no chattr here")
-        try:
-            answer = tool("apply", "--site", str(site), want=5)
-            self.assertEqual(answer["next"], f"lsattr -d '{file.parent}' '{file}'")
-        finally:
-            subprocess.run(["chattr", "-i", file], check=True)
+        file = site / PATCHED[0]
+        self.chattr("i", file)
+        answer = tool("apply", "--site", str(site), want=5)
+        self.assertEqual(answer["next"], f"lsattr -d '{file.parent}' '{file}'")
+
+    def test_a_folder_that_may_only_grow_is_hinted_at(self):
+        site = self.site()
+        self.chattr("a", site / FOLDER)
+        tool("apply", "--site", str(site), want=10)
+        self.assertRegex(tool("recover", "--site", str(site), want=5)["next"], f"^lsattr -d '{site / FOLDER}' ")
 
 
 class Strangers(Case):
