@@ -208,9 +208,8 @@ static void show_head(const struct sp_bench *bench, const struct sp_bench_group 
     for (size_t i = 0; i < rivals; i++)
         show_rival(&group->rival[rival[i]]);
     show_links(&group->rates);
-    (void)printf("# us per call, median of the slowest rank; time to spread: of algorithm, which is ours, whoever "
-                 "serves; time: back "
-                 "to back in a CUDA graph; step and what is right of it: inside a step\n");
+    (void)printf("# us per call, median of the slowest rank, of our fastest algorithm and of what "
+                 "SGLang would use; time: back to back in a CUDA graph; step and what is right of it: inside a step\n");
 }
 
 /* Other types on the same GPUs were measured in the same run. */
