@@ -10,7 +10,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "verdict"))
 
-from common import GPUS, Case, real, schema  # noqa: E402
+from common import GPUS, Case, profile, real, schema  # noqa: E402
 
 STANDIN = os.environ["STANDIN"]
 NCCL = os.environ["FAKE_NCCL_FOLDER"]
@@ -105,7 +105,9 @@ class Sound(Ladder):
         self.assertEqual(told["verdict"]["path"], str(next(self.state.glob("*/verdict.json"))))
         self.assertEqual(self.file()["level"], 3)
         self.assertEqual(self.file()["bound"], self.bound(self.site))
-        self.assertIn("sgl-pcie enable", told["next"])
+        self.assertIn("sgl-pcie bench", told["next"])
+        self.write(self.site, "profile.json", profile(self.bound(self.site)))
+        self.assertIn("sgl-pcie enable", self.verify(expect=0)["next"])
         self.assertEqual(self.shown(self.site)["summary"], "PASS of level 3: push 2; pull 2; host 2")
 
     def test_each_check_has_its_time(self):
