@@ -1,5 +1,6 @@
 #include "base/err.h"
 #include "base/lock.h"
+#include "holder.h"
 #include "tree.h"
 
 #include <setjmp.h>
@@ -12,45 +13,24 @@
 
 #include <cmocka.h>
 
-/* A process that holds the lock until it is killed; returns when it has it. */
-static pid_t hold(const char *path)
+static bool take(const void *path)
 {
-    int ready[2], fd;
-    char byte = 0;
-    pid_t child;
+    int fd;
 
-    assert_int_equal(pipe(ready), 0);
-    child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        if (sp_lock_dir(&fd, path, 0) < 0 || write(ready[1], &byte, 1) != 1)
-            _exit(1);
-        for (;;)
-            pause();
-    }
-    assert_int_equal(read(ready[0], &byte, 1), 1);
-    close(ready[0]);
-    close(ready[1]);
-    return child;
-}
-
-static void end(pid_t child)
-{
-    kill(child, SIGKILL);
-    assert_int_equal(waitpid(child, NULL, 0), child);
+    return sp_lock_dir(&fd, path, 0) == SP_OK;
 }
 
 static void the_loser_learns_who_holds_the_lock(void **state)
 {
     const struct tree *tree = *state;
-    pid_t child = hold(tree->path);
+    pid_t child = holder_start(take, tree->path);
     char who[32];
     int fd;
 
     assert_int_equal(sp_lock_dir(&fd, tree->path, 0), SP_ECANNOT);
     assert_int_equal(fd, -1);
     snprintf(who, sizeof who, "process %d", child);
-    end(child);
+    holder_end(child);
     assert_said(who);
 }
 
@@ -59,7 +39,7 @@ static void a_killed_holder_leaves_nothing(void **state)
     const struct tree *tree = *state;
     int fd;
 
-    end(hold(tree->path));
+    holder_end(holder_start(take, tree->path));
     assert_int_equal(tree_count(tree), 0);
     assert_int_equal(sp_lock_dir(&fd, tree->path, 0), 0);
     close(fd);
@@ -70,7 +50,7 @@ static void a_killed_holder_leaves_nothing(void **state)
 static void a_short_wait_is_enough_for_a_short_write(void **state)
 {
     const struct tree *tree = *state;
-    pid_t child = hold(tree->path), killer = fork();
+    pid_t child = holder_start(take, tree->path), killer = fork();
     int fd;
 
     if (killer == 0) {
@@ -81,7 +61,7 @@ static void a_short_wait_is_enough_for_a_short_write(void **state)
     assert_int_equal(sp_lock_dir(&fd, tree->path, 3000), 0);
     close(fd);
     assert_int_equal(waitpid(killer, NULL, 0), killer);
-    end(child);
+    holder_end(child);
 }
 
 static void a_missing_directory_is_named(void **state)

@@ -1,5 +1,6 @@
 /* Two that start together: one has the GPUs, and the other learns who. */
 #include "base/err.h"
+#include "tests/base/holder.h"
 #include "verify/machine/claim.h"
 
 #include <setjmp.h>
@@ -53,42 +54,19 @@ static int remove_tree(void **state)
     return system(command);
 }
 
-/* A process that holds these GPUs until it is killed; returns when it has them. */
-static pid_t hold(const struct sp_choice *choice)
+static bool take(const void *choice)
 {
-    int ready[2];
-    char byte = 0;
-    pid_t child;
+    struct sp_recording recording;
+    struct sp_claim claim;
 
-    assert_int_equal(pipe(ready), 0);
-    child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        struct sp_recording recording;
-        struct sp_claim claim;
-
-        record(&recording);
-        if (sp_claim_make(&claim, &recording, choice, root) < 0 || write(ready[1], &byte, 1) != 1)
-            _exit(1);
-        for (;;)
-            pause();
-    }
-    assert_int_equal(read(ready[0], &byte, 1), 1);
-    close(ready[0]);
-    close(ready[1]);
-    return child;
-}
-
-static void end(pid_t child)
-{
-    kill(child, SIGKILL);
-    assert_int_equal(waitpid(child, NULL, 0), child);
+    record(&recording);
+    return sp_claim_make(&claim, &recording, choice, root) == SP_OK;
 }
 
 static void the_second_learns_who_has_them(void **state)
 {
     const struct sp_choice all = {.number = {2, 1, 0}, .count = 3}, one = {.number = {1}, .count = 1};
-    const pid_t child = hold(&one);
+    const pid_t child = holder_start(take, &one);
     struct sp_recording recording;
     struct sp_claim claim;
 
@@ -103,14 +81,14 @@ static void the_second_learns_who_has_them(void **state)
     assert_int_equal(sp_claim_make(&claim, &recording, &all, root), SP_OK);
     assert_int_equal(recording.process_count, 1); /* as where the driver has named it */
     sp_claim_free(&claim);
-    end(child);
+    holder_end(child);
     sp_recording_free(&recording);
 }
 
 static void other_gpus_are_not_in_the_way(void **state)
 {
     const struct sp_choice one = {.number = {1}, .count = 1}, others = {.number = {0, 2}, .count = 2};
-    const pid_t child = hold(&one);
+    const pid_t child = holder_start(take, &one);
     struct sp_recording recording;
     struct sp_claim claim;
 
@@ -120,7 +98,7 @@ static void other_gpus_are_not_in_the_way(void **state)
     assert_int_equal(claim.count, 1); /* without a folder there is nothing to hold, and nobody is kept out */
     assert_int_equal(recording.process_count, 0);
     sp_claim_free(&claim);
-    end(child);
+    holder_end(child);
     assert_int_equal(sp_claim_make(&claim, &recording, &one, root), SP_OK);
     assert_int_equal(claim.count, 1);
     sp_claim_free(&claim);
