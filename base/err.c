@@ -65,6 +65,19 @@ int sp_err_wrap(int code, const char *fmt, ...)
     return code;
 }
 
+int sp_err_add(int code, const char *fmt, ...)
+{
+    char text[MESSAGE_MAX];
+    va_list args;
+
+    va_start(args, fmt);
+    (void)vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    (void)sp_clean(text, true);
+    append(text);
+    return code;
+}
+
 int sp_err_hint(int code, const char *fmt, ...)
 {
     va_list args;

@@ -48,6 +48,9 @@ int sp_err_sys(int code, const char *fmt, ...) SP_PRINTF(2, 3);
 /* Put "<text>: " before the present message; the hint stays. Returns code. */
 int sp_err_wrap(int code, const char *fmt, ...) SP_PRINTF(2, 3);
 
+/* Put text behind the present message; the hint stays. Returns code. */
+int sp_err_add(int code, const char *fmt, ...) SP_PRINTF(2, 3);
+
 /* Set the next command to run, after sp_err(). Returns code. */
 int sp_err_hint(int code, const char *fmt, ...) SP_PRINTF(2, 3);
 

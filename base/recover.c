@@ -8,7 +8,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/file.h>
 #include <unistd.h>
 
@@ -117,16 +116,12 @@ static int reachable(const struct repair *repair, enum sp_direction to)
 /* Which side is right is not for us to say: our images may be of another release than what is there now. */
 static int explain_drift(const struct repair *repair, const struct drift *drift)
 {
-    char site[SP_QUOTED_MAX], *message;
+    char site[SP_QUOTED_MAX];
     int rc = sp_drifted(&repair->journal.changes[drift->first], &drift->found);
 
     if (drift->count > 1)
         sp_err_wrap(rc, "%zu files, the first", drift->count);
-    message = strdup(sp_err_message());
-    if (message)
-        sp_err(rc, "%s: put back by hand what was there before or after the interruption, or install SGLang again",
-               message);
-    free(message);
+    sp_err_add(rc, ": put back by hand what was there before or after the interruption, or install SGLang again");
     return sp_err_hint(rc, "sgl-pcie recover --site %s", sp_shell_quote(site, repair->root_path));
 }
 

@@ -5,8 +5,6 @@
 #include "base/txn.h"
 
 #include <stdbool.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* Each after a blank, and quoted. Returns how many there are. */
 static size_t list(struct sp_buf *out, const char *site, const char *pattern)
@@ -24,21 +22,14 @@ static size_t list(struct sp_buf *out, const char *site, const char *pattern)
 
 int sp_rest_hint(int code, const char *site)
 {
-    char *message = strdup(sp_err_message()), *hint = strdup(sp_err_hint_text());
     struct sp_buf names = SP_BUF_INIT;
     const bool ours = list(&names, site, SP_STATE_DIR) + list(&names, site, "sgl_pcie_runtime-*.dist-info") > 0;
 
-    if (ours)
+    if (ours) {
         (void)list(&names, site, "sgl_pcie"); /* by itself it may be anybody's */
-    if (message != NULL && hint != NULL)
-        sp_err(code, "%s%s%s%s", message, ours ? "; what sgl-pcie put beside one is still in '" : "", ours ? site : "",
-               ours ? "'" : "");
-    if (ours && names.data != NULL)
+        sp_err_add(code, "; what sgl-pcie put beside one is still in '%s'", site);
         sp_err_hint(code, "rm -r%s", names.data);
-    else if (hint != NULL)
-        sp_err_hint(code, "%s", hint);
+    }
     sp_buf_free(&names);
-    free(message);
-    free(hint);
     return code;
 }
