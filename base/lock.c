@@ -45,15 +45,27 @@ static int holder(int fd)
     return pid;
 }
 
+const char *sp_lock_who(char out[SP_LOCK_WHO], int pid)
+{
+    (void)snprintf(out, SP_LOCK_WHO, pid ? "process %d" : "another process", pid);
+    return out;
+}
+
+int sp_lock_hint(int rc, int pid)
+{
+    char who[SP_LOCK_WHO];
+
+    return sp_err_hint(rc, "wait until %s has ended, then run the command again", sp_lock_who(who, pid));
+}
+
 static int busy(int fd, const char *path, int wait_ms)
 {
-    char who[64] = "another process";
-    int pid = holder(fd);
+    char who[SP_LOCK_WHO];
+    const int pid = holder(fd);
 
-    if (pid)
-        snprintf(who, sizeof who, "process %d", pid);
-    sp_err(SP_ECANNOT, "cannot lock '%s': %s has been writing there for %d s", path, who, wait_ms / 1000);
-    return sp_err_hint(SP_ECANNOT, "wait until %s has ended, then run the command again", who);
+    sp_err(SP_ECANNOT, "cannot lock '%s': %s has been writing there for %d s", path, sp_lock_who(who, pid),
+           wait_ms / 1000);
+    return sp_lock_hint(SP_ECANNOT, pid);
 }
 
 static int lock(int fd, const char *path, int kind, int wait_ms)

@@ -20,6 +20,11 @@ int sp_lock_fd(int *fd, int dirfd, int kind, int wait_ms);
 /* Tried once; kind as above. 1: another process has it, *pid, or 0 where that cannot be known. */
 int sp_lock_try(int *fd, int *pid, const char *path, int kind);
 
+/* Whose lock it is, in words, and the hint to wait for it; pid 0: another process. Returns rc. */
+enum { SP_LOCK_WHO = 32 };
+const char *sp_lock_who(char out[SP_LOCK_WHO], int pid);
+int sp_lock_hint(int rc, int pid);
+
 /* Let SIGHUP, SIGINT, SIGQUIT and SIGTERM wait: a commit takes milliseconds, an interrupted one costs a recover. */
 void sp_hold_signals(sigset_t *before);
 void sp_release_signals(const sigset_t *before);

@@ -352,16 +352,14 @@ static int climb(struct setup *setup)
 /* Two at once would take back each other's work. Commands lock the folder above for a moment each. */
 static int be_alone(int *lock, const struct sp_install *install)
 {
-    char path[PATH_MAX], who[32] = "another process";
+    char path[PATH_MAX], who[SP_LOCK_WHO];
     int pid = 0, rc = SP_OK;
 
     if (snprintf(path, sizeof path, "%s/sglang", install->root) < (int)sizeof path)
         rc = sp_lock_try(lock, &pid, path, LOCK_EX);
-    if (rc == 1 && pid != 0)
-        (void)snprintf(who, sizeof who, "process %d", pid);
     if (rc == 1)
-        rc = sp_err_hint(sp_err(SP_ECANNOT, "another setup is at work on this install: %s", who),
-                         "wait until %s has ended, then run the command again", who);
+        rc = sp_lock_hint(sp_err(SP_ECANNOT, "another setup is at work on this install: %s", sp_lock_who(who, pid)),
+                          pid);
     return rc;
 }
 

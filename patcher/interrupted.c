@@ -5,7 +5,6 @@
 #include "base/txn.h"
 #include "patcher/apply.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -28,7 +27,7 @@ int sp_recover_hint(const struct sp_install *install)
  * shares it. */
 static int check_writer(const char *dir)
 {
-    char who[32] = "another process";
+    char who[SP_LOCK_WHO];
     int fd, pid, rc = sp_lock_try(&fd, &pid, dir, LOCK_SH);
 
     if (rc == 0)
@@ -37,10 +36,7 @@ static int check_writer(const char *dir)
         sp_err_clear();
         return 0;
     }
-    if (pid != 0)
-        (void)snprintf(who, sizeof who, "process %d", pid);
-    return sp_err_hint(sp_err(SP_ECANNOT, "%s is still writing in '%s'", who, dir),
-                       "wait until %s has ended, then run the command again", who);
+    return sp_lock_hint(sp_err(SP_ECANNOT, "%s is still writing in '%s'", sp_lock_who(who, pid), dir), pid);
 }
 
 static int pending_in(int dirfd, const char *dir, const struct sp_install *install)
