@@ -9,7 +9,7 @@
 #include "verify/machine/survey.h"
 #include "verify/verdict/bound.h"
 #include "verify/verdict/merge.h"
-#include "verify/verdict/profile.h"
+#include "verify/verdict/proof.h"
 #include "verify/verdict/state.h"
 #include "verify/verdict/verdict.h"
 
@@ -340,18 +340,15 @@ static int check_proved(const json_t *run, struct sp_subject *subject)
                        "%s", sp_subject_next(subject, "build"));
 }
 
-/* enable wants a profile besides, in which ours wins with what passed. */
-static const char *next_command(const char *site, const json_t *run)
+/* enable, or what it would still ask for. */
+static const char *next_command(const char *site)
 {
-    struct sp_profile_now profile;
-    const char *command = "bench";
+    const char *command = NULL;
 
-    if (sp_profile_read(&profile, site, run) != SP_OK)
-        sp_err_clear();
-    else if (profile.fresh && profile.says == SP_SERVED_FASTER)
-        command = "enable";
-    sp_profile_free(&profile);
-    return command;
+    if (sp_proof_check(&command, site) == SP_OK)
+        return "enable";
+    sp_err_clear();
+    return command ? command : "bench";
 }
 
 static int judge(struct sp_report *report, const struct sp_ladder *ladder, struct sp_subject *subject,
@@ -366,7 +363,7 @@ static int judge(struct sp_report *report, const struct sp_ladder *ladder, struc
     if (code < 0)
         return sp_report_judge(report, code);
     report->attention = warned > 0;
-    return sp_report_say(report, proves ? sp_subject_next(subject, next_command(ladder->site, run)) : NULL,
+    return sp_report_say(report, proves ? sp_subject_next(subject, next_command(ladder->site)) : NULL,
                          "level %d: %zu of %zu checks passed, %zu warned, %zu skipped", ladder->level,
                          sp_checks_with(&ladder->checks, SP_CHECK_PASS), ladder->checks.count, warned,
                          sp_checks_with(&ladder->checks, SP_CHECK_SKIP));

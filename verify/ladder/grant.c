@@ -280,20 +280,10 @@ static int put_process(struct sp_buf *list, const struct sp_rec_process *process
     return sp_buf_printf(list, "a process on GPU %jd that cannot be seen from here", (intmax_t)process->gpu);
 }
 
-static struct sp_check *find_processes(const struct sp_checks *checks)
-{
-    struct sp_check *found = NULL;
-
-    for (size_t i = 0; i < checks->count && !found; i++)
-        if (strcmp(checks->item[i]->id, PROCESSES) == 0)
-            found = checks->item[i];
-    return found;
-}
-
 /* Whoever else computes spoils every figure, and may be what makes a check fail. */
 static int blame(struct sp_checks *checks, const char *whom)
 {
-    struct sp_check *check = find_processes(checks);
+    struct sp_check *check = sp_check_find(checks, PROCESSES);
     int rc = check ? SP_OK : sp_check_new(&check, checks, LEVEL, PROCESSES);
 
     if (rc == SP_OK) {

@@ -41,9 +41,9 @@ void sp_checks_free(struct sp_checks *checks)
     memset(checks, 0, sizeof *checks);
 }
 
-const struct sp_check *sp_check_find(const struct sp_checks *checks, const char *id)
+struct sp_check *sp_check_find(const struct sp_checks *checks, const char *id)
 {
-    const struct sp_check *found = NULL;
+    struct sp_check *found = NULL;
 
     for (size_t i = 0; i < checks->count && !found; i++)
         if (strcmp(checks->item[i]->id, id) == 0)

@@ -45,7 +45,7 @@ int sp_check_new(struct sp_check **out, struct sp_checks *checks, int level, con
 void sp_checks_free(struct sp_checks *checks);
 
 /* NULL where there is none. */
-const struct sp_check *sp_check_find(const struct sp_checks *checks, const char *id);
+struct sp_check *sp_check_find(const struct sp_checks *checks, const char *id);
 
 /* Text, or a number with the check's unit. */
 void sp_check_expect(struct sp_check *check, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
